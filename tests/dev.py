@@ -222,29 +222,6 @@ def up(arguments: list[str]) -> int:
     return cli("up", "--detach", *count)(arguments)
 
 
-def logs(arguments: list[str]) -> int:
-    """`logs [-f] [WHO]`: the logs of the cluster in .run/, merged by time; -f follows them."""
-    follow = "-f" in arguments
-    who = [argument for argument in arguments if argument != "-f"]
-    files = [
-        path for path in sorted((ROOT / ".run").glob("**/*.log")) if not who or any(name in str(path) for name in who)
-    ]
-    if not files:
-        print(f"logs: none in .run/{' for ' + who[0] if who else ''}; start a cluster with ./dev up", file=sys.stderr)
-        return 1
-    if follow:
-        return run(["tail", "-n", "20", "-F", *files])
-    lines = [
-        (line, path.parent.name)
-        for path in files
-        for line in path.read_text(errors="replace").splitlines()
-        if line.strip()
-    ]
-    for line, name in sorted(lines):
-        print(f"{name:>10} {line}")
-    return 0
-
-
 def bench(arguments: list[str]) -> int:
     """`bench NAME [--json FILE] [options]`: the benchmarks in tests/bench."""
     names = sorted(
@@ -263,7 +240,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "test": test,
     "check": check,
     "up": up,
-    "logs": logs,
+    "logs": cli("logs"),
     "down": cli("down"),
     "sim": sim,
     "ledger": ledger,

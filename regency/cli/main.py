@@ -20,6 +20,8 @@ _COMMANDS = {
     "up": Lazy("regency.cli.lab.cluster:up", "Start ZooKeeper and broker agents on this machine."),
     "down": Lazy("regency.cli.lab.cluster:down", "End the cluster of a directory."),
     "status": Lazy("regency.cli.lab.cluster:status", "Show the cluster of a directory and whether it is healthy."),
+    "lab": Lazy("regency.cli.lab.verbs:lab", "Kill, stop, pause, resume, start and restart its processes."),
+    "logs": Lazy("regency.cli.lab.logs:logs", "Show the logs of its processes, merged by time."),
     "top": Lazy("regency.cli.top.command:top", "Watch brokers, controller, partitions and decisions on one screen."),
     "demo": Lazy("regency.cli.lab.demo:demo", "Lose a ruling broker under load, and show that nothing else is lost."),
     "topics": Lazy("regency.cli.topics.command:topics", "Create, alter, list and describe topics."),

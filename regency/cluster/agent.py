@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from regency.cluster.endings import noted
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed
-from regency.cluster.processes import ProcessRow, ProcessState, members, started_by_hand
+from regency.cluster.processes import ProcessRow, ProcessState, members
 from regency.cluster.spawner import ManagedProcess, Spawner
 from regency.cluster.state import (
     AGENT_HTTP,
@@ -21,6 +22,7 @@ from regency.cluster.state import (
     LISTENERS,
     BrokerPorts,
     agent_name,
+    running,
 )
 from regency.model.ids import BrokerId
 from regency.model.settings.properties import format_properties
@@ -46,6 +48,12 @@ OWN_KEYS = (
 class _Ready(msgspec.Struct):
     ready: bool
     broker: int
+
+
+_HEADING = """\
+# Written at each start of this broker. Settings change with `regency up --set KEY=VALUE` after `regency down`,
+# ports with `regency up --port 9092`.
+"""
 
 
 def agent_properties(
@@ -93,7 +101,8 @@ def log_directories(directory: Path, count: int) -> list[Path]:
 class Agent:
     """A broker agent as a process; its controller child is in its process group, so what is done is done to both.
 
-    Where its own process is gone and one was started by hand, on the same log directory, that one is it.
+    Where the process that was started here is gone and another runs from the same directory, started by another program
+    or by hand, that one is it.
     """
 
     def __init__(
@@ -141,9 +150,10 @@ class Agent:
     def running(self) -> ManagedProcess | None:
         """Its process where it has one."""
         if self._process is None or self._process.state is ProcessState.DEAD:
-            found = started_by_hand(self.name, self.directory / DATA)
+            found = running(self.name, self.directory)
             if found is not None:
-                self._process, self._ready = ManagedProcess(found, None, self.log), True
+                self._process = ManagedProcess(found, None, self.log, directory=self.directory)
+                self._ready = noted(self.directory, self.name) != found  # by hand: what it says goes elsewhere
         return self._process
 
     @property
@@ -158,7 +168,7 @@ class Agent:
             return
         self.directory.joinpath(DATA).mkdir(parents=True, exist_ok=True)  # the agent makes the others
         config = self.directory / "server.properties"
-        config.write_text(format_properties(properties), encoding="utf-8")
+        config.write_text(_HEADING + format_properties(properties), encoding="utf-8")
         self._ready = False
         self._process = self._spawner.spawn(
             self.name,
@@ -173,11 +183,13 @@ class Agent:
         """Whether it has said that it is registered. Raises ClusterStartFailed with the end of its log if it ended."""
         if not self._ready:
             process = self._process or self.process
-            end = process.how_it_ended()
+            ended = process.how_it_ended() is not None
             self._ready = self._said_ready()
-            if end is not None and not self._ready:
+            if ended and not self._ready:
+                process.wait_noted()
                 raise ClusterStartFailed(
-                    f"Broker {self.id} {end} before it was ready.", hint=f"End of {self.log}:\n{process.last_lines()}"
+                    f"Broker {self.id} {process.how_it_ended()} before it was ready.",
+                    hint=f"End of {self.log}:\n{process.last_lines()}",
                 )
         return self._ready
 
@@ -205,7 +217,11 @@ class Agent:
         return self.directory / "agent.out"
 
     def _said_ready(self) -> bool:
-        for line in self._output.read_bytes().splitlines():
+        try:
+            lines = self._output.read_bytes().splitlines()
+        except FileNotFoundError:
+            return False
+        for line in lines:
             try:
                 said = msgspec.json.decode(line, type=_Ready)
             except msgspec.DecodeError:

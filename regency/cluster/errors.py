@@ -61,3 +61,13 @@ class NoFreePorts(ClusterError):
 
     code = "no_free_ports"
     retriable = True
+
+
+class TopicRefused(ClusterError):
+    """The cluster did not create a topic; `error_code` is Kafka's, its name is in the message."""
+
+    code = "topic_refused"
+
+    def __init__(self, message: str, error_code: int) -> None:
+        super().__init__(message)
+        self.error_code = error_code

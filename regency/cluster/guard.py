@@ -7,6 +7,7 @@ temporary directory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,9 +16,12 @@ from pathlib import Path
 
 from regency.cluster import processes
 from regency.cluster.agent import import_path
-from regency.cluster.state import read_state
+from regency.cluster.errors import ClusterRunning
+from regency.cluster.record import LabRecord
+from regency.model.errors import RegencyError
 
 _DISMISS_TIMEOUT_S = 10.0
+_LOCK_WAIT_S = 5.0
 
 
 class Guard:
@@ -57,11 +61,25 @@ def watch(directory: Path, pipe: int, *, remove: bool) -> None:
     """Wait for the end of `pipe`, kill what cluster.json of `directory` lists, and `remove` the directory if asked."""
     while os.read(pipe, 1):
         pass
-    state = read_state(directory)
-    if state is not None:
-        processes.end(state.processes, grace_s=0)
+    record = LabRecord(directory)
+    with contextlib.suppress(OSError, RegencyError):  # the directory is gone, or cannot be written
+        try:
+            with record.locked(_LOCK_WAIT_S):  # so that what another command starts now is ended too
+                end_all(record)
+        except ClusterRunning:
+            end_all(record)
     if remove:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def end_all(record: LabRecord) -> None:
+    """Kill what runs from the directory, and remember that its owner did not end it in order."""
+    state = record.read()
+    if state is None:
+        return
+    processes.end(state.alive(record.directory), grace_s=0)
+    if state.stopped is None:
+        record.stopped("guard")
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ def _read_stat(pid: int) -> ProcessRow | None:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    started = f"{_boot_id()}/{fields[_STAT_STARTED]}"
+    started = f"{this_boot()}/{fields[_STAT_STARTED]}"
     state = fields[0]
     if state == "Z" and int(fields[_STAT_THREADS]) > 1:
         state = "R"  # only the first thread has ended; the others still hold ports and files
@@ -220,7 +220,10 @@ def _read_stat(pid: int) -> ProcessRow | None:
 
 
 @cache
-def _boot_id() -> str:
+def this_boot() -> str:
+    """What `started` of every process of this boot begins with, up to its slash."""
+    if not _PROC.joinpath("self", "stat").exists():
+        return "ps"
     try:
         return _PROC.joinpath("sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -13,30 +13,47 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from regency.cluster import processes
+from regency.cluster import launcher, processes
+from regency.cluster.endings import EndRecord, ended_words, read_life
 from regency.cluster.errors import ClusterStartFailed
 from regency.cluster.processes import ProcessRef, ProcessState
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _LAST_LINES = 20
 _REAP_TIMEOUT_S = 5.0
+_KEEPER_TIMEOUT_S = 1.0
+_POLL_S = 0.02
 
 
 class ManagedProcess:
-    """A process this one started: who it is, how it ended, and signals that reach its whole group.
+    """A process of a cluster: who it is, how it ended, and signals that reach its whole group.
 
-    `child` is None for a detached process, which is no child. What it writes begins at byte `log_begin` of `log`.
+    `child` is None for one that is no child of this process: then its keeper, if it has one, notes how it ended in
+    `directory`; of a child this one notes it. What it writes begins at byte `log_begin` of `log`.
     """
 
-    def __init__(self, ref: ProcessRef, child: subprocess.Popen[bytes] | None, log: Path, log_begin: int = 0) -> None:
+    def __init__(
+        self,
+        ref: ProcessRef,
+        child: subprocess.Popen[bytes] | None,
+        log: Path,
+        log_begin: int = 0,
+        *,
+        directory: Path | None = None,
+    ) -> None:
         self.ref = ref
         self.log = log
         self._child = child
         self.log_begin = log_begin
+        self._directory = directory
+        self._life: launcher.Life | None = None
+        if child is not None and directory is not None:
+            self._life = launcher.Life(child.pid, str(directory / launcher.LIFE_FILE))
+            self._life.began()
         self._lock = threading.Lock()
 
     @property
@@ -45,19 +62,32 @@ class ManagedProcess:
         return self.ref.pid
 
     def how_it_ended(self) -> str | None:
-        """Words for its end, such as "ended with status 1" or "ended by signal 9"; None while it lives."""
+        """Words for its end, such as "ended with status 1" or "was killed by SIGTERM"; None while it lives."""
         if self._child is None:
-            return "ended" if processes.state_of(self.ref) is ProcessState.DEAD else None
-        with self._lock:
-            status = self._child.poll()
+            status = None if processes.state_of(self.ref) is not ProcessState.DEAD else 0
+        else:
+            with self._lock:
+                status = self._child.poll()
+                if status is not None and self._life is not None:
+                    self._life.ended(status)
+                    self._life = None
         if status is None:
             return None
-        return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        end = None if self._directory is None else read_life(self._directory, self.ref)
+        if end is None and self._child is None:
+            return "ended"  # how, only its parent knows
+        return ended_words(end or EndRecord(status))
 
     @property
     def state(self) -> ProcessState:
         """Running, paused or dead."""
         return ProcessState.DEAD if self.how_it_ended() is not None else processes.state_of(self.ref)
+
+    def wait_noted(self) -> None:
+        """After its end: wait a moment until its keeper has noted how."""
+        deadline = time.monotonic() + _KEEPER_TIMEOUT_S
+        while self.how_it_ended() == "ended" and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
     def kill(self, timeout_s: float = 10.0) -> None:
         """SIGKILL the whole group and wait until it is gone. Harmless when it is."""
@@ -75,6 +105,7 @@ class ManagedProcess:
         if self._child is not None:
             with self._lock, contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_REAP_TIMEOUT_S)
+            self.how_it_ended()
 
     def pause(self) -> None:
         """SIGSTOP the whole group, and wait until all of it stands still. Raises nothing when it is gone."""
@@ -132,7 +163,7 @@ class Spawner:
             raise ClusterStartFailed(
                 f"{name} ended at once{status}.", hint=f"End of {log}:\n{last_lines(log, begin=log_begin)}"
             )
-        return ManagedProcess(ref, child, log, log_begin)
+        return ManagedProcess(ref, child, log, log_begin, directory=directory)
 
     def close(self) -> None:
         """End the thread, and with it (Linux) whatever still lives of what it started. Harmless twice."""
@@ -179,7 +210,7 @@ class _Request:
         read_end, write_end = os.pipe()
         with open(read_end, "rb") as pipe:  # noqa: PTH123  (a descriptor, not a path)
             try:
-                starter = self._launch("detached", write_end)
+                starter = self._launch("detached", write_end, str(self._directory / launcher.LIFE_FILE))
             finally:
                 os.close(write_end)
             answer = pipe.read()
@@ -188,11 +219,11 @@ class _Request:
             raise OSError(f"its launcher failed, see {self._log}")
         return int(answer), None
 
-    def _launch(self, how: str, number: int) -> subprocess.Popen[bytes]:
-        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), how, str(number), "--"]
+    def _launch(self, how: str, number: int, *words: str) -> subprocess.Popen[bytes]:
+        start = [sys.executable, "-I", "-S", str(launcher.__file__), how, str(number), *words, "--"]
         with self._log.open("ab") as log, (self._output or Path(os.devnull)).open("wb") as output:
             return subprocess.Popen(  # noqa: S603  (the command is built here, no shell)
-                [*launcher, *self._command],
+                [*start, *self._command],
                 stdin=subprocess.DEVNULL,
                 stdout=output if self._output else log,
                 stderr=log,

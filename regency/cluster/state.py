@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 
 import msgspec
 
-from regency.cluster import processes
-from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
-from regency.cluster.processes import ProcessRef, started_by_hand
+from regency.cluster import endings, processes
+from regency.cluster.endings import LastLife
+from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterNotRunning, ClusterRunning
+from regency.cluster.processes import ProcessRef, ProcessState, started_by_hand
 from regency.model.ids import BrokerId
 
 DEFAULT_DIRECTORY = Path(".run")
 """Where the command line looks for a cluster unless told."""
 FILE_NAME = "cluster.json"
-_LOCK_NAME = "cluster.lock"
 _HOST = "127.0.0.1"
 KAFKA_LISTENER = "PLAINTEXT"
 CONTROL_LISTENER = "CONTROL"
@@ -31,6 +29,8 @@ AGENT_HTTP = "HTTP"
 CONTROLLER_HTTP = "CONTROLLER_HTTP"
 PORTS = (*LISTENERS, AGENT_HTTP, CONTROLLER_HTTP)
 """What a broker has a port for: its listeners, and where agent and controller serve metrics and probes."""
+ZOOKEEPER = "zookeeper"
+"""Name of the cluster's own ZooKeeper in cluster.json, and of its directory."""
 
 
 def agent_name(broker: BrokerId) -> str:
@@ -43,6 +43,11 @@ class BrokerPorts(msgspec.Struct, frozen=True):
 
     id: BrokerId
     ports: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        """Name of its agent in cluster.json."""
+        return agent_name(self.id)
 
     @property
     def bootstrap_server(self) -> str:
@@ -63,8 +68,19 @@ class BrokerPorts(msgspec.Struct, frozen=True):
         return f"{_HOST}:{self.ports[name]}" if name in self.ports else ""
 
 
+class Stopped(msgspec.Struct, frozen=True):
+    """The end of a whole cluster. `by` is `down` (the command), `owner` (the program that had started it ended it in
+    order), `guard` (that program was gone) or `failure` (its start failed)."""
+
+    by: str
+    at_ms: int
+
+
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of cluster.json. `zookeeper_port` is 0 where the ZooKeeper is not the cluster's own."""
+    """Content of cluster.json. `zookeeper_port` is 0 where the ZooKeeper is not the cluster's own.
+
+    Before its first start a cluster has no ports: those of its brokers, and `zookeeper_connect` of its own, are empty.
+    """
 
     version: int = 1
     zookeeper_connect: str
@@ -75,7 +91,14 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     broker_settings: dict[int, dict[str, str]] = {}
     log_dirs: int = 1
     """Log directories of every broker."""
+    first_port: int = 0
+    """Where the brokers' ports were chosen (`--port`): that of broker 1; else 0."""
     processes: tuple[ProcessRef, ...] = ()
+    """What runs, as far as the last command knew."""
+    ended: dict[str, LastLife] = {}
+    """By name, the last life of what ran once and was found dead by a command."""
+    stopped: Stopped | None = None
+    """How the cluster as a whole ended, until it is started again."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -83,18 +106,25 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join(broker.bootstrap_server for broker in self.brokers)
 
     def alive(self, directory: Path) -> list[ProcessRef]:
-        """The remembered processes of which anything still lives, and agents in `directory` that were started by hand.
-
-        An agent runs from agent-N there, whose log directory it has locked.
+        """The remembered processes of which anything still lives, and others that run from `directory`: agents that
+        were started by hand, and what a command started that was killed before it could remember it.
         """
         remembered = [ref for ref in self.processes if processes.members(ref)]
         names = {ref.name for ref in remembered}
-        found = (
-            started_by_hand(name, directory / name / DATA)
-            for name in (agent_name(broker.id) for broker in self.brokers)
-            if name not in names
-        )
+        others = [ZOOKEEPER, *(agent_name(broker.id) for broker in self.brokers)]
+        found = (running(name, directory / name) for name in others if name not in names)
         return [*remembered, *(ref for ref in found if ref is not None)]
+
+
+def running(name: str, directory: Path) -> ProcessRef | None:
+    """The process that runs as `name` from its own directory, whether cluster.json knows it or not; None without one.
+
+    An agent has locked its log directory there; what a command has started stands in life.json.
+    """
+    ref = endings.noted(directory, name)
+    if ref is not None and processes.state_of(ref) is not ProcessState.DEAD:
+        return ref
+    return None if name == ZOOKEEPER else started_by_hand(name, directory / DATA)
 
 
 def read_state(directory: Path) -> ClusterState | None:
@@ -133,23 +163,35 @@ def command_for(directory: Path, words: str) -> str:
     return f"`regency {words}`" if usual else f"`regency {words} --dir {shlex.quote(str(directory))}`"
 
 
-@contextmanager
-def start_lock(directory: Path) -> Iterator[None]:
-    """Held while a cluster is started, so that two commands do not start it twice. Raises ClusterRunning."""
-    with directory.joinpath(_LOCK_NAME).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ClusterRunning(
-                f"A cluster is being started in {directory} right now.",
-                hint="Wait for it, or choose another directory.",
-            ) from error
-        yield
+_STOPPED = {
+    "down": "stopped by `regency down` at {time}",
+    "owner": "stopped at {time} by the program that had started it",
+    "guard": "ended at {time}, when the program that had started it was gone",
+    "failure": "not started: its start failed at {time}",
+}
 
 
-def refuse_if_running(directory: Path, state: ClusterState) -> None:
+def stopped_words(stopped: Stopped) -> str:
+    """Such as "stopped by `regency down` at 2026-05-04 14:30:12", in local time."""
+    return _STOPPED.get(stopped.by, "stopped at {time}").format(time=local_time(stopped.at_ms))
+
+
+def stopped_error(directory: Path, stopped: Stopped) -> ClusterNotRunning:
+    """The error for what needs a cluster that was not ended."""
+    return ClusterNotRunning(
+        f"The cluster in {directory} was {stopped_words(stopped)}.",
+        hint=f"Start it with {command_for(directory, 'up')}.",
+    )
+
+
+def local_time(at_ms: int) -> str:
+    """Milliseconds since 1970 as date and time of this machine's zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def refuse_if_running(directory: Path, state: ClusterState | None) -> None:
     """Raises ClusterRunning when anything of the cluster still lives."""
-    if alive := state.alive(directory):
+    if state is not None and (alive := state.alive(directory)):
         names = ", ".join(f"{ref.name} (pid {ref.pid})" for ref in alive)
         raise ClusterRunning(
             f"A cluster runs in {directory}: {names}.",

@@ -8,11 +8,21 @@ from pathlib import Path
 import msgspec
 
 from regency.cluster import processes
-from regency.cluster.errors import ClusterError, ClusterNotRunning
+from regency.cluster.endings import Ending, LastLife, ending, noted
+from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning
 from regency.cluster.health import ClusterSnapshot, missing, why_unreadable
 from regency.cluster.observer import ClusterObserver
 from regency.cluster.processes import ProcessRef, ProcessState, state_of
-from regency.cluster.state import ClusterState, agent_name, command_for, read_state, write_state
+from regency.cluster.record import LabRecord
+from regency.cluster.state import (
+    ZOOKEEPER,
+    ClusterState,
+    Stopped,
+    command_for,
+    local_time,
+    read_state,
+    stopped_words,
+)
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 
@@ -20,41 +30,47 @@ _CONNECT_TIMEOUT_MS = 3000
 
 
 class ZooKeeperStatus(msgspec.Struct, frozen=True):
-    """`state` is running, paused, dead, or external where the ZooKeeper is not the cluster's own."""
+    """`state` is running, paused, dead, stopped (on purpose), or external where it is not the cluster's own."""
 
     connect: str
     state: str
     pid: int | None
+    ended: Ending | None = None
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """`registered` is None where ZooKeeper cannot be asked.
+    """`registered` is None where ZooKeeper cannot be asked. `ended` tells of the last life of one that does not run;
+    None where it never ran. `state` is running, paused, dead or stopped (on purpose).
 
     `agent_http` and `controller_http` are where these two processes serve metrics and probes, host:port.
     """
 
-    id: BrokerId
+    broker: BrokerId
     pid: int | None
     state: str
     registered: bool | None
     address: str
     agent_http: str
     controller_http: str
+    ended: Ending | None = None
 
 
 class ControllerStatus(msgspec.Struct, frozen=True):
-    """The ruling controller: `id` is None while there is none."""
+    """The ruling controller: `broker` is None while there is none."""
 
-    id: BrokerId | None
+    broker: BrokerId | None
     epoch: int
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """Everything `regency status` shows. Controller and counts are None where ZooKeeper cannot be asked."""
+    """Everything `regency status` shows. Controller and counts are None where ZooKeeper cannot be asked.
+
+    `stopped` is how the whole cluster ended, None unless it did; then nothing else is a problem.
+    """
 
     directory: str
     healthy: bool
-    missing: list[str]
+    problems: list[str]
     bootstrap_servers: str
     zookeeper: ZooKeeperStatus
     brokers: list[BrokerStatus]
@@ -63,6 +79,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     partitions: int | None = None
     under_replicated: int | None = None
     leaderless: int | None = None
+    stopped: Stopped | None = None
 
 
 def cluster_status(directory: Path) -> ClusterStatus:
@@ -72,8 +89,11 @@ def cluster_status(directory: Path) -> ClusterStatus:
         raise ClusterNotRunning(
             f"There is no cluster in {directory}.", hint=f"Start one with {command_for(directory, 'up --detach')}."
         )
-    refs = {ref.name: ref for ref in (*state.processes, *state.alive(directory))}
-    zookeeper = _zookeeper(state, refs)
+    alive = state.alive(directory)
+    refs = {ref.name: ref for ref in (*state.processes, *alive)}
+    zookeeper = _zookeeper(directory, state, refs)
+    if state.stopped is not None and not alive:
+        return _judge(directory, state, refs, zookeeper, None, [])
     snapshot: ClusterSnapshot | None = None
     if zookeeper.state in ("running", "external"):
         try:
@@ -82,7 +102,7 @@ def cluster_status(directory: Path) -> ClusterStatus:
         except RegencyError as error:
             unread = [why_unreadable(error)]
     else:
-        unread = [f"ZooKeeper is {zookeeper.state}"]
+        unread = [f"ZooKeeper {_how(zookeeper)}"]
     return _judge(directory, state, refs, zookeeper, snapshot, unread)
 
 
@@ -94,17 +114,23 @@ def _judge(
     snapshot: ClusterSnapshot | None,
     found: list[str],
 ) -> ClusterStatus:
-    brokers = [_broker(state, refs, number, snapshot) for number in range(len(state.brokers))]
-    found = [*found, *(f"broker {broker.id} is {broker.state}" for broker in brokers if broker.state != "running")]
+    brokers = [_broker(directory, state, refs, number, snapshot) for number in range(len(state.brokers))]
+    runs = zookeeper.pid is not None or any(each.pid is not None for each in brokers)
+    over = None if runs else state.stopped
+    if over is not None:
+        found = [stopped_words(over)]
+    else:
+        found += [f"broker {each.broker} {_how(each)}" for each in brokers if each.state != "running"]
     if snapshot is not None:
-        found += missing(snapshot, [broker.id for broker in brokers])
+        found += missing(snapshot, [each.broker for each in brokers])
     status = ClusterStatus(
         directory=str(directory),
         healthy=not found,
-        missing=found,
+        problems=found,
         bootstrap_servers=state.bootstrap_servers,
         zookeeper=zookeeper,
         brokers=brokers,
+        stopped=over,
     )
     if snapshot is None:
         return status
@@ -118,29 +144,45 @@ def _judge(
     )
 
 
-def _zookeeper(state: ClusterState, refs: dict[str, ProcessRef]) -> ZooKeeperStatus:
+def _zookeeper(directory: Path, state: ClusterState, refs: dict[str, ProcessRef]) -> ZooKeeperStatus:
     if state.zookeeper_port == 0:
         return ZooKeeperStatus(state.zookeeper_connect, "external", None)
-    found, pid = _process(refs.get(ZOOKEEPER))
-    return ZooKeeperStatus(state.zookeeper_connect, found, pid)
+    return ZooKeeperStatus(state.zookeeper_connect, *_process(directory, state, ZOOKEEPER, refs.get(ZOOKEEPER)))
 
 
 def _broker(
-    state: ClusterState, refs: dict[str, ProcessRef], number: int, snapshot: ClusterSnapshot | None
+    directory: Path, state: ClusterState, refs: dict[str, ProcessRef], number: int, snapshot: ClusterSnapshot | None
 ) -> BrokerStatus:
     broker = state.brokers[number]
-    found, pid = _process(refs.get(agent_name(broker.id)))
+    found, pid, ended = _process(directory, state, broker.name, refs.get(broker.name))
     registered = None if snapshot is None else broker.id in snapshot.brokers
-    return BrokerStatus(
-        broker.id, pid, found, registered, broker.bootstrap_server, broker.agent_http, broker.controller_http
-    )
+    address = broker.bootstrap_server if broker.ports else ""
+    return BrokerStatus(broker.id, pid, found, registered, address, broker.agent_http, broker.controller_http, ended)
 
 
-def _process(ref: ProcessRef | None) -> tuple[str, int | None]:
-    if ref is None:
-        return ProcessState.DEAD.value, None
-    state = state_of(ref)
-    return state.value, None if state is ProcessState.DEAD else ref.pid
+def _process(
+    directory: Path, state: ClusterState, name: str, ref: ProcessRef | None
+) -> tuple[str, int | None, Ending | None]:
+    now = ProcessState.DEAD if ref is None else state_of(ref)
+    if ref is not None and now is not ProcessState.DEAD:
+        return now.value, ref.pid, None
+    last = state.ended.get(name)
+    gone = ref or (None if last is None else last.ref) or noted(directory / name, name)
+    if gone is None:
+        return now.value, None, None
+    life = last if last is not None and last.ref == gone else LastLife(gone)
+    ended = ending(life, directory / name)
+    if state.stopped is not None and state.stopped.by != "failure" and not life.by:
+        return "stopped", None, msgspec.structs.replace(ended, how=f"was {stopped_words(state.stopped)}")
+    return "stopped" if life.by == "stop" else now.value, None, ended
+
+
+def _how(status: ZooKeeperStatus | BrokerStatus) -> str:
+    """`is paused`, or for what does not run how it ended."""
+    if status.ended is None:
+        return f"is {status.state}"
+    at = "" if status.ended.at_ms is None else f" at {local_time(status.ended.at_ms)}"
+    return f"is {status.state}: it {status.ended.how}{at}"
 
 
 def _read(state: ClusterState) -> ClusterSnapshot:
@@ -158,7 +200,7 @@ def _read(state: ClusterState) -> ClusterSnapshot:
 
 GRACE_S = 15.0
 _ZOOKEEPER_GRACE_S = 5.0
-ZOOKEEPER = "zookeeper"
+_LOCK_WAIT_S = 10.0
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -172,13 +214,26 @@ class Ended(msgspec.Struct, frozen=True):
 def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
     """End agents, then ZooKeeper, asked first, killed after `grace_s` seconds; what was ended, possibly nothing.
 
-    The directory stays, and the cluster can be started again in it. Raises ClusterFileMalformed, and ClusterError for
-    another user's cluster.
+    The directory stays, and the cluster can be started again in it. Waits up to 10 s for a command that is starting
+    something there. Raises ClusterFileMalformed, and ClusterError for another user's cluster.
     """
-    state = read_state(directory)
+    if read_state(directory) is None:
+        return []
+    record = LabRecord(directory)
+    try:
+        with record.locked(_LOCK_WAIT_S):
+            return _end(record, grace_s)
+    except ClusterRunning:
+        return _end(record, grace_s)  # what that command waits for is ended, so it ends too
+    except OSError as error:
+        raise ClusterError(f"{directory}: {error.strerror}.", hint="End it as the user who started it.") from error
+
+
+def _end(record: LabRecord, grace_s: float) -> list[Ended]:
+    state = record.read()
     if state is None:
         return []
-    alive = state.alive(directory)
+    alive = state.alive(record.directory)
     agents = [ref for ref in alive if ref.name != ZOOKEEPER]
     zookeepers = [ref for ref in alive if ref.name == ZOOKEEPER]
     try:
@@ -186,9 +241,9 @@ def end_cluster(directory: Path, *, grace_s: float = GRACE_S) -> list[Ended]:
         killed += processes.end(zookeepers, grace_s=min(grace_s, _ZOOKEEPER_GRACE_S))
     except PermissionError as error:
         raise ClusterError(
-            f"The cluster in {directory} was started by another user.", hint="End it as that user."
+            f"The cluster in {record.directory} was started by another user.", hint="End it as that user."
         ) from error
-    if state.processes:
+    if alive:
         with suppress(ClusterError):  # on a full disk: processes that are gone do no harm by being remembered
-            write_state(directory, msgspec.structs.replace(state, processes=()))
+            record.stopped("down")
     return [Ended(ref.name, ref.pid, ref in killed) for ref in agents + zookeepers]

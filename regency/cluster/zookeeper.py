@@ -12,7 +12,7 @@ from typing import Self
 from regency.cluster import java
 from regency.cluster.errors import ClusterNotRunning, ClusterStartFailed
 from regency.cluster.ports import is_free, reserve_ports
-from regency.cluster.processes import ProcessState
+from regency.cluster.processes import ProcessRef, ProcessState
 from regency.cluster.spawner import ManagedProcess, Spawner
 
 HOST = "127.0.0.1"
@@ -97,6 +97,10 @@ class EmbeddedZooKeeper:
         """Running, paused or dead."""
         return ProcessState.DEAD if self._process is None else self._process.state
 
+    def adopt(self, ref: ProcessRef) -> None:
+        """Take a server that runs from this directory already, started by another program."""
+        self._process = ManagedProcess(ref, None, self._console, directory=self.directory)
+
     def start(self, timeout_s: float = _READY_TIMEOUT_S) -> None:
         """Start on what is in the directory and wait until it answers. Harmless while it runs.
 
@@ -126,9 +130,9 @@ class EmbeddedZooKeeper:
         """Wait until it serves clients. Raises ClusterStartFailed when it ended or `timeout_s` seconds passed."""
         deadline = time.monotonic() + timeout_s
         while not is_serving(HOST, self.port):
-            end = self.process.how_it_ended()
-            if end is not None:
-                raise ClusterStartFailed(f"ZooKeeper {end}.", hint=self._ends_of_logs())
+            if self.process.how_it_ended() is not None:
+                self.process.wait_noted()
+                raise ClusterStartFailed(f"ZooKeeper {self.process.how_it_ended()}.", hint=self._ends_of_logs())
             if time.monotonic() >= deadline:
                 raise ClusterStartFailed(
                     f"ZooKeeper did not answer on {self.connect_string} within {timeout_s:g} s.",

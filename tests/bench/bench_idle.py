@@ -50,7 +50,7 @@ def main() -> None:
                 "descriptors": descriptors(agent),
             }
             began = time.monotonic()
-            if not cluster.stop(broker, TIMEOUT_S):
+            if not cluster.stop(broker, timeout_s=TIMEOUT_S):
                 raise RuntimeError("the agent did not stop by itself")
             stopped = time.monotonic()
             cluster.start(broker)

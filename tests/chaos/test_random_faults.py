@@ -20,7 +20,8 @@ from breaking.watch import InvariantWatcher
 from regency.cluster import processes
 from regency.cluster import zookeeper as zookeeper_server
 from regency.cluster.agent import AGENT_COMMAND
-from regency.cluster.cluster import SESSION_TIMEOUT_MS, Cluster
+from regency.cluster.cluster import Cluster
+from regency.cluster.plan import SESSION_TIMEOUT_MS
 from regency.cluster.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.demo.ledger import Ledger

@@ -64,7 +64,7 @@ def create(cluster: Cluster, assignments: dict[TopicPartition, list[int]], event
 def test_what_the_records_tell_is_what_the_znodes_said(
     spark: Any, cluster: Cluster, tmp_path: Path, eventually: Any
 ) -> None:
-    ruling = cluster.wait_controller()
+    ruling = cluster.controller_id()
     victim, other = (each for each in cluster.broker_ids if each != ruling)
     create(cluster, {ALONE: [victim], THREE: [victim, other, ruling]}, eventually)
     epoch = cluster.controller_epoch()
@@ -80,7 +80,7 @@ def test_what_the_records_tell_is_what_the_znodes_said(
     cluster.wait_healthy(30)
     deposed_ms = now_ms()
     cluster.kill(ruling)
-    eventually(lambda: cluster.controller_id() not in (None, ruling), within=30)
+    eventually(lambda: cluster.snapshot().controller not in (None, ruling), within=30)
     eventually(lambda: leader_of(cluster, THREE) != -1, within=20)
     took_over_ms = now_ms()
 

@@ -167,7 +167,7 @@ def test_a_real_load_while_leaders_die_is_clean_and_a_forged_one_is_not(
     command = [sys.executable, "-m", "regency", *words, "--bootstrap-server", cluster.bootstrap_servers]
     with subprocess.Popen([*command, "-o", "json"], stdout=subprocess.PIPE, text=True) as running:
         eventually(lambda: file.exists() and file.stat().st_size > 0, within=30)
-        cluster.kill(cluster.wait_controller())
+        cluster.kill(cluster.controller_id())
         told, _ = running.communicate(timeout=90)
         assert running.returncode == 0
     operations = decode_operations(file.read_bytes().splitlines())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -14,14 +12,12 @@ from regency.cli.asking.deletions import why_going
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import TOPIC_NAME, cluster_options, current, print_json, print_table, say
 from regency.cli.exits import CommandFailed
+from regency.cli.moments import Moment
 from regency.clients.controllers import history_lines
 from regency.history.records import Decision, decode_decision, in_order_of_states, merge_decisions, numbered_twice
 from regency.model.ids import BrokerId
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc.channels import RpcFailed
-
-_AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -36,35 +32,6 @@ class Histories(msgspec.Struct, frozen=True):
 
     decisions: list[Decision]
     missing: list[Missing]
-
-
-class Moment(click.ParamType[int]):
-    """A time: `10m` ago (s, m, h, d), or a date, a time of today, or both, in local time."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds since 1970."""
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        ago = _AGO.fullmatch(text)
-        if ago is not None:
-            return int((time.time() - float(ago[1]) * _SECONDS[ago[2]]) * 1000)
-        when = _local_moment(text)
-        if when is None:
-            self.fail(f"{text!r} is no time. Say for example 10m, 14:30 or 2026-05-04T14:30:00.", param, ctx)
-        return when
-
-
-def _local_moment(text: str) -> int | None:
-    today = datetime.now().astimezone().date().isoformat()
-    for words in (f"{today}T{text}",) if ":" in text and "-" not in text else (text,):
-        try:
-            return int(datetime.fromisoformat(words).astimezone().timestamp() * 1000)
-        except (ValueError, OverflowError):
-            continue
-    return None
 
 
 @click.command()

@@ -11,9 +11,9 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S
-from regency.cli.cluster.explain import Moment
 from regency.cli.context import INT64_MAX
 from regency.cli.exits import CommandFailed
+from regency.cli.moments import Moment
 from regency.clients.topic_ends import ends_of
 
 _NUMBER = re.compile(r"[+-]?\d{1,19}")

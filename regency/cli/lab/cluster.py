@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 
@@ -20,15 +19,27 @@ from regency.cli.context import (
     print_table,
     say,
 )
-from regency.cli.exits import Exit, exit_on_termination
-from regency.cluster.cluster import SESSION_TIMEOUT_MS, START_TIMEOUT_S, Cluster
-from regency.cluster.plan import DEFAULT_BROKERS, MOST_BROKERS, MOST_LOG_DIRS
+from regency.cli.exits import CommandFailed, Exit, exit_on_termination
+from regency.cli.lab.verbs import attached
+from regency.cluster.cluster import Cluster
+from regency.cluster.endings import ending
+from regency.cluster.lab import START_TIMEOUT_S, Lab
+from regency.cluster.plan import (
+    DEFAULT_BROKERS,
+    MOST_BROKERS,
+    MOST_LOG_DIRS,
+    PORT_STEP,
+    SESSION_TIMEOUT_MS,
+    ZOOKEEPER_OFFSET,
+    plan_cluster,
+)
 from regency.cluster.processes import ProcessState
-from regency.cluster.state import agent_name, command_for
-from regency.cluster.status import GRACE_S, ClusterStatus, cluster_status, end_cluster
+from regency.cluster.state import ZOOKEEPER, agent_name, command_for, read_state, refuse_if_running
+from regency.cluster.status import GRACE_S, BrokerStatus, ClusterStatus, ZooKeeperStatus, cluster_status, end_cluster
 from regency.model.ids import BrokerId
 
 _LOOK_EVERY_S = 0.5
+_LAST_FIRST_PORT = 65_535 - ZOOKEEPER_OFFSET
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -39,13 +50,21 @@ class Started(msgspec.Struct, frozen=True):
     zookeeper_connect: str
     brokers: list[BrokerId]
     detached: bool
+    started: list[str]
+    """Names of the processes that this command started: all, or those that were dead or are new."""
 
 
 @click.command()
 @click.option(
     "--brokers",
     type=click.IntRange(1, MOST_BROKERS),
-    help=f"Number of brokers.  [default: as before in this directory, else {DEFAULT_BROKERS}]",
+    help=f"Number of brokers; more than run already are added.  [default: as before, else {DEFAULT_BROKERS}]",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, _LAST_FIRST_PORT),
+    help=f"Port of broker 1 for Kafka clients; broker 2 has {PORT_STEP} more, and so on. The four ports after each are "
+    f"the broker's own, ZooKeeper has the one {ZOOKEEPER_OFFSET} after the first.  [default: as before, else free]",
 )
 @click.option(
     "--log-dirs",
@@ -56,54 +75,93 @@ class Started(msgspec.Struct, frozen=True):
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A key of server.properties, for all brokers.")
 @click.option("--zookeeper-connect", metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own.")
 @click.option(
-    "--session-timeout-ms", type=click.IntRange(1000, INT32_MAX), default=SESSION_TIMEOUT_MS, show_default=True
+    "--session-timeout-ms",
+    type=click.IntRange(1000, INT32_MAX),
+    help=f"After so long without a word a broker counts as dead.  [default: as before, else {SESSION_TIMEOUT_MS}]",
 )
 @click.option("--timeout", type=Seconds(1), default=START_TIMEOUT_S, show_default=True, help="Seconds to be ready in.")
 @directory_option
 @output_option
 def up(
     brokers: int | None,
+    port: int | None,
     log_dirs: int | None,
     detach: bool,
     pairs: tuple[str, ...],
     zookeeper_connect: str | None,
-    session_timeout_ms: int,
+    session_timeout_ms: int | None,
     timeout: float,
 ) -> None:
     """Start ZooKeeper and broker agents, each with its controller, on this machine.
 
-    The directory keeps data, logs and ports: started again in it, the cluster goes on where it ended.
+    The directory keeps data, logs and ports: started again in it, the cluster goes on where it ended. Where a part of
+    it runs, the rest is started in the background; what is paused stays paused. More --brokers are added.
 
     \b
     Examples:
       regency up                              until Ctrl-C
       regency up --detach --brokers 5         until `regency down`
+      regency up --detach --port 9092         brokers at 9092, 9192, 9292
       regency up --set min.insync.replicas=2 --dir /tmp/lab
       regency up --log-dirs 2                 two log directories for each broker
     """
-    cluster = Cluster(
-        brokers,
-        settings=parse_pairs(pairs, "--set") if pairs else None,
-        directory=current().directory,
-        zookeeper_connect=zookeeper_connect,
-        session_timeout_ms=session_timeout_ms,
-        log_dirs=log_dirs,
-        detached=detach,
-        start_timeout_s=timeout,
-    )
+    directory = current().directory
+    wishes: dict[str, object] = {
+        "settings": parse_pairs(pairs, "--set") if pairs else None,
+        "zookeeper_connect": zookeeper_connect,
+        "session_timeout_ms": session_timeout_ms,
+        "log_dirs": log_dirs,
+        "port": port,
+    }
+    state = read_state(directory)
+    if state is not None and state.alive(directory):
+        _refuse_other_settings(directory, wishes)
+        _make_whole(brokers)
+        return
+    cluster = Cluster(brokers, directory=directory, detached=detach, start_timeout_s=timeout, **wishes)  # type: ignore[arg-type]
     with exit_on_termination(), cluster:
-        _announce(cluster, detached=detach)
+        _announce(cluster, [ref.name for ref in cluster.state.processes], detached=detach)
         if not detach:
             _watch(cluster)
 
 
-def _announce(cluster: Cluster, *, detached: bool) -> None:
+def _refuse_other_settings(directory: Path, wishes: dict[str, object]) -> None:
+    """Raises CommandFailed where a cluster that runs would have to be started again to be as it is wished."""
+    now = read_state(directory)
+    planned = plan_cluster(directory, **wishes)  # type: ignore[arg-type]
+    if now is not None and planned != now:
+        raise CommandFailed(
+            f"A cluster runs in {directory}, and its settings and ports are read when it starts.",
+            hint=f"Stop it with {command_for(directory, 'down')} first, then it starts as you said.",
+            status=Exit.REFUSED,
+        )
+
+
+def _make_whole(brokers: int | None) -> None:
+    """Start what is dead of a cluster that runs in part. Raises ClusterRunning where nothing is."""
+    with attached() as lab:
+        started = lab.make_whole(brokers)
+        paused = [
+            f"Broker {broker} is paused; resume it with {command_for(current().directory, f'lab resume {broker}')}."
+            for broker in lab.broker_ids
+            if lab.broker_state(broker) is ProcessState.PAUSED
+        ]
+        if started:
+            _announce(lab, [each.name for each in started], detached=True)
+        for words in [*(each.words for each in started), *paused]:
+            say(words)
+        if not started:
+            refuse_if_running(current().directory, lab.state)
+
+
+def _announce(cluster: Lab, started_now: list[str], *, detached: bool) -> None:
     started = Started(
         directory=str(cluster.directory),
         bootstrap_servers=cluster.bootstrap_servers,
         zookeeper_connect=cluster.zookeeper_connect,
         brokers=cluster.broker_ids,
         detached=detached,
+        started=started_now,
     )
     if current().json:
         print_json(started)
@@ -116,14 +174,35 @@ def _announce(cluster: Cluster, *, detached: bool) -> None:
 
 
 def _watch(cluster: Cluster) -> None:
-    """Return when every broker was ended by someone else; say so when one dies."""
-    dead: set[BrokerId] = set()
-    while len(dead) < len(cluster.broker_ids):
+    """Return when another command has ended the cluster, or nothing of it is left; say so when a process dies."""
+    dead: set[str] = set()
+    while True:
         time.sleep(_LOOK_EVERY_S)
-        now = {broker for broker in cluster.broker_ids if cluster.broker_state(broker) is ProcessState.DEAD}
-        for broker in sorted(now - dead):
-            say(f"Broker {broker} ended; its log is {cluster.log(broker)}.")
+        broker_states = {agent_name(broker): cluster.broker_state(broker) for broker in cluster.broker_ids}
+        state = cluster.state
+        if state.zookeeper_port:
+            broker_states[ZOOKEEPER] = cluster.zookeeper.state
+        now = {name for name, found in broker_states.items() if found is ProcessState.DEAD}
+        if state.stopped is not None:
+            return
+        for name in sorted(now - dead):
+            say(_obituary(cluster, name))
         dead = now
+        if len(dead) == len(broker_states):
+            say("Nothing of the cluster is left.")
+            return
+
+
+def _obituary(cluster: Cluster, name: str) -> str:
+    life = cluster.last_life(name)
+    how = "ended" if life is None else ending(life, cluster.directory / name).how
+    again = command_for(current().directory, f"lab start {name.removeprefix('agent-')}")
+    logs = command_for(current().directory, f"logs {name.removeprefix('agent-')}")
+    return f"{_called(name)} {how}. Start it again with {again}; its log: {logs}."
+
+
+def _called(name: str) -> str:
+    return "ZooKeeper" if name == ZOOKEEPER else f"Broker {name.removeprefix('agent-')}"
 
 
 @click.command()
@@ -161,12 +240,13 @@ def status() -> int:
     """Show ZooKeeper, brokers, controller and partitions of the cluster in a directory. Exit status 3 if unhealthy.
 
     HTTP and CONTROLLER are the ports at which agent and controller of a broker serve /metrics and /readyz.
-    Agents that were started by hand count: who has locked the log directory of a broker runs as that broker.
+    Agents that were started by hand count: the process that has locked the log directory of a broker is that broker.
+    Of what does not run it tells how it ended.
 
     \b
     Examples:
       regency status
-      regency status -o json | jq .missing
+      regency status -o json | jq .problems
     """
     found = cluster_status(current().directory)
     if current().json:
@@ -182,21 +262,35 @@ def _print(found: ClusterStatus) -> None:
     rows.append(("zookeeper", zookeeper.pid, zookeeper.state, None, zookeeper.connect, None, None))
     for broker in found.brokers:
         ports = [address.rpartition(":")[2] or None for address in (broker.agent_http, broker.controller_http)]
-        rows.append((f"broker {broker.id}", broker.pid, broker.state, broker.registered, broker.address, *ports))
+        rows.append((f"broker {broker.broker}", broker.pid, broker.state, broker.registered, broker.address, *ports))
     print_table(rows)
+    if found.stopped is not None:
+        click.echo(f"The cluster was {found.problems[0]}; {command_for(Path(found.directory), 'up')} starts it again.")
+        return
     if found.controller is not None:
-        rules = "nobody" if found.controller.id is None else f"broker {found.controller.id}"
+        rules = "nobody" if found.controller.broker is None else f"broker {found.controller.broker}"
         click.echo(f"controller: {rules}, epoch {found.controller.epoch}")
         click.echo(
             f"topics: {found.topics}, partitions: {found.partitions}, "
             f"under-replicated: {found.under_replicated}, without leader: {found.leaderless}"
         )
-    for phrase in found.missing[:_SHOWN]:
-        say(f"Missing: {phrase}.")
-    if len(found.missing) > _SHOWN:
-        say(f"... and {len(found.missing) - _SHOWN} more; -o json names all.")
-    if found.controller is not None:  # where nothing else runs, `up` starts all of it
-        for broker in found.brokers:
-            if broker.state == ProcessState.DEAD.value:
-                config = Path(found.directory, agent_name(broker.id), "server.properties")
-                say(f"Broker {broker.id} comes back with `regency agent --config {shlex.quote(str(config))}`.")
+    for phrase in found.problems[:_SHOWN]:
+        click.echo(f"Problem: {phrase}.")
+    if len(found.problems) > _SHOWN:
+        click.echo(f"... and {len(found.problems) - _SHOWN} more; -o json names all.")
+    if repair := _repair([zookeeper, *found.brokers]):
+        click.echo(repair)
+
+
+def _repair(parts: list[ZooKeeperStatus | BrokerStatus]) -> str:
+    """What to type where processes do not run; empty where all do."""
+    names = [str(part.broker) if isinstance(part, BrokerStatus) else ZOOKEEPER for part in parts]
+    dead = [name for name, part in zip(names, parts, strict=True) if part.state in ("dead", "stopped")]
+    paused = [name for name, part in zip(names, parts, strict=True) if part.state == "paused"]
+    directory = current().directory
+    if len(dead) == len([part for part in parts if part.state != "external"]):
+        return f"{command_for(directory, 'up')} starts it all again."
+    if dead:
+        start = command_for(directory, " ".join(["lab start", *dead]))
+        return f"{command_for(directory, 'up')} starts what is dead, as does {start}."
+    return f"{command_for(directory, ' '.join(['lab resume', *paused]))} resumes what is paused." if paused else ""

@@ -58,7 +58,6 @@ def agent(probe_file: Path | None, **options: Any) -> None:
     \b
     Examples:
       regency agent --config server.properties --override broker.id=4
-      regency agent --config .run/agent-2/server.properties     a dead broker of `regency up` comes back
       KAFKA_BROKER_ID=4 regency agent --config server.properties --environment
     """
     source = SettingsOptions(**options)

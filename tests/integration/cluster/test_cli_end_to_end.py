@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from regency import Cluster, TopicRefused
 from regency.cluster.processes import send
 from regency.cluster.state import read_state
 from regency.cluster.status import end_cluster
@@ -84,7 +85,7 @@ def test_tour(regency: Shell, tmp_path: Path, eventually: Callable[..., object])
     send(next(ref for ref in state.processes if ref.name == "agent-3"), signal.SIGKILL)
     status = json.loads(regency("status", "-o", "json", status=3))
     assert status["brokers"][2]["state"] == "dead"
-    assert "broker 3 is dead" in status["missing"]
+    assert any(each.startswith("broker 3 is dead: it was killed by SIGKILL") for each in status["problems"])
 
     eventually(lambda: "broker 3 is not registered" in missing(regency), within=60, what="its session is over")
     returned = regency.begin("agent", "--config", ".run/agent-3/server.properties")
@@ -100,6 +101,61 @@ def test_tour(regency: Shell, tmp_path: Path, eventually: Callable[..., object])
     regency("up", "--detach", status=6)
 
 
+def test_a_lab_is_broken_and_repaired_by_its_verbs(
+    regency: Shell, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    regency("up", "--detach")
+    home = tmp_path / ".run"
+    assert regency("lab", "kill", "2").startswith("Killed broker 2 (pid ")
+    assert regency("lab", "kill", "2") == "Broker 2 is dead already.\n"
+    told = regency("status", status=3)
+    assert "Problem: broker 2 is dead: it was killed on purpose at " in told
+    assert told.splitlines()[-1] == "`regency up` starts what is dead, as does `regency lab start 2`."
+
+    regency("up")
+    assert "Started broker 2 (pid " in regency.words
+    eventually(lambda: healthy(regency), within=60, what="the cluster is whole")
+    assert (home / "agent-2" / "agent.log").read_text().count("listening for PLAINTEXT") == 2, "its own log goes on"
+
+    with Cluster.attach(home) as lab:
+        lab.create_topic("t", partitions=2, replication_factor=3, config={"min.insync.replicas": 2})
+        with pytest.raises(TopicRefused, match="TOPIC_ALREADY_EXISTS"):
+            lab.create_topic("t")
+        ruler, leader = lab.controller_id(), lab.wait_leader("t", 1)
+        assert {ruler, leader} <= set(lab.broker_ids)
+        killed = json.loads(regency("lab", "kill", "controller", "-o", "json"))
+        assert [each["broker"] for each in killed] == [ruler]
+        assert lab.controller_id() in set(lab.broker_ids)
+        assert lab.wait_leader("t", 1) != ruler, "the dead broker leads nothing"
+        assert regency("lab", "start", str(ruler)).startswith(f"Started broker {ruler} (pid ")
+        lab.wait_healthy(60)
+
+    regency("lab", "pause", "zookeeper")
+    assert "Problem: ZooKeeper is paused." in regency("status", status=3)
+    regency("lab", "kill", "controller", status=1)
+    assert "ZooKeeper is paused, so who rules cannot be told." in regency.words
+    regency("lab", "restart", "zookeeper")
+    regency("up", "--brokers", "4")
+    eventually(lambda: healthy(regency), within=60, what="four brokers are well")
+
+    entries = [json.loads(line) for line in regency("logs", "-o", "json").splitlines()]
+    assert {each["source"] for each in entries} >= {"broker 1", "broker 2", "broker 3", "broker 4"}
+    assert [each["at_ms"] for each in entries] == sorted(each["at_ms"] for each in entries)
+    rules = [json.loads(line)["text"] for line in regency("logs", "controller", "-o", "json").splitlines()]
+    assert any("rules" in text for text in rules)
+    assert all(" controller-" in text for text in rules)
+    assert len(regency("logs", "-n", "3", "2").splitlines()) >= 3
+    following = regency.begin("logs", "-f")
+
+    regency("down")
+    assert following.poll() is None
+    following.send_signal(signal.SIGINT)
+    assert following.wait() == 130
+    assert "The cluster was stopped by `regency down` at " in regency("status", status=3)
+    regency("lab", "start", "1", status=1)
+    assert "Start it with `regency up`." in regency.words
+
+
 def healthy(regency: Shell) -> bool:
     try:
         regency("status")
@@ -110,7 +166,7 @@ def healthy(regency: Shell) -> bool:
 
 def missing(regency: Shell) -> list[str]:
     """What `status` says is missing of a cluster that is not healthy."""
-    return list(json.loads(regency("status", "-o", "json", status=3))["missing"])
+    return list(json.loads(regency("status", "-o", "json", status=3))["problems"])
 
 
 def test_refusals_of_the_cluster_are_told_in_its_words(regency: Shell) -> None:

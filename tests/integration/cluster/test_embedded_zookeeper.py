@@ -71,7 +71,7 @@ def test_data_stays_in_a_directory_of_any_name_in_any_locale(
     with EmbeddedZooKeeper(tmp_path / name) as server:
         write(server, "/a", b"1")
         made = sorted(path.name for path in server.directory.iterdir())
-        assert made == ["data", "log4j2.properties", "zoo.cfg", "zookeeper.log", "zookeeper.out"]
+        assert made == ["data", "life.json", "log4j2.properties", "zoo.cfg", "zookeeper.log", "zookeeper.out"]
         assert list(server.directory.glob("data/version-2/log.*"))
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

@@ -71,7 +71,7 @@ def test_counts_of_a_cluster_whose_brokers_die_and_return(
     assert [ask.status(broker, "/livez") for broker in cluster.broker_ids] == [200, 200, 200]
     (epoch,) = [each for each in ask.read("regency_controller_epoch") if each]
 
-    ruler = cluster.wait_controller()
+    ruler = cluster.controller_id()
     cluster.kill(ruler)
     eventually(
         lambda: ask.counts("activebrokercount", "offlinepartitionscount", "activecontrollercount") == [2, 1, 1],
@@ -111,7 +111,7 @@ def test_offsets_grow_and_what_a_stopped_agent_is_told_waits(
     write(cluster, 200)
     eventually(lambda: ask.read(OFFSET) == [700], what="its new high watermark is told")
 
-    ruler = cluster.wait_controller()
+    ruler = cluster.controller_id()
     stopped, other = (broker for broker in cluster.broker_ids if broker != ruler)
     eventually(lambda: ask.read(STATES, ruler) == [0, 0, 0], what="everything is acknowledged")
     cluster.pause(stopped)

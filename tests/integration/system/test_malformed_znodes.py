@@ -157,10 +157,10 @@ def test_a_controller_epoch_that_is_garbage_or_gone_stops_elections_only(
     kept.write(1_000)
 
     put(session, paths.CONTROLLER_EPOCH, b"seven")
-    eventually(lambda: cluster.controller_id() is None, what="nobody rules")
+    eventually(lambda: session.read(paths.CONTROLLER) is None, what="nobody rules")
     kept.write(1_000)
     put(session, paths.CONTROLLER_EPOCH, b"%d" % epoch)
-    eventually(lambda: cluster.controller_id() is not None, what="somebody rules again")
+    eventually(lambda: cluster.snapshot().controller is not None, what="somebody rules again")
     create(cluster, "corrected")
 
     epoch = cluster.controller_epoch()
@@ -194,7 +194,7 @@ def test_a_command_is_told_at_once_of_the_znode_that_keeps_everybody_from_ruling
     assert "No controller rules until that znode is deleted." in done.stderr
 
     assert session.multi([Delete(paths.CONTROLLER, None)]).ok
-    eventually(lambda: cluster.controller_id() is not None, what="somebody rules again")
+    eventually(lambda: cluster.snapshot().controller is not None, what="somebody rules again")
     create(cluster, "u")
     assert mentions(cluster, "Traceback") == 0
 

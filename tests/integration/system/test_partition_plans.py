@@ -105,7 +105,7 @@ def test_a_plan_that_waits_for_a_dead_broker_is_told_cancelled_and_the_broker_dr
     regency("topics", "create", "t", "--assignment", "1:2,2:1")
     four.kill(2)
     eventually(lambda: 2 not in four.snapshot().brokers, what="broker 2 is seen dead")
-    eventually(lambda: four.controller_id() not in (None, 2), what="another rules")
+    eventually(lambda: four.snapshot().controller not in (None, 2), what="another rules")
     eventually(lambda: look(four).in_no_isr(2), what="the others lead alone")
     planned = regency("partitions", "plan", "--drain", "1", "--out", "plan.json")
     assert "--drain 2" in planned.stderr

@@ -127,7 +127,7 @@ def test_a_reassignment_ends_although_the_notification_of_its_last_isr_is_remove
     asked = znodes.encode_asked_moves([(TopicPartition("t", 0), (second, third))])
     session.multi([Create(paths.REASSIGN_PARTITIONS, asked)])
     eventually(lambda: third in look(cluster).isrs()[0], what="the new replica is in sync")
-    controller = cluster.controller_process(cluster.wait_controller()).pid
+    controller = cluster.controller_process(cluster.controller_id()).pid
     os.kill(controller, signal.SIGSTOP)
     try:
         eventually(lambda: session.children(paths.ISR_CHANGE_NOTIFICATION).names, what="the leader has notified")

@@ -60,7 +60,7 @@ def test_requests_and_writes_of_an_older_term_are_refused_by_everyone(
     epoch = cluster.controller_epoch()
     cluster.kill_controller()
     eventually(
-        lambda: cluster.controller_epoch() == epoch + 1 and cluster.controller_id() is not None, what="a new term"
+        lambda: cluster.controller_epoch() == epoch + 1 and cluster.snapshot().controller is not None, what="a new term"
     )
     create_topic(cluster, "announced-by-the-new-term")
     for server in cluster.bootstrap_servers.split(","):

@@ -65,7 +65,7 @@ def test_controller_znode_deleted_by_hand_makes_a_new_term(
     epoch, leaders = cluster.controller_epoch(), look(cluster).leaders()
     assert cluster.session().multi([Delete(znode_paths.CONTROLLER, None)]).ok
     eventually(
-        lambda: cluster.controller_epoch() == epoch + 1 and cluster.controller_id() is not None, what="a new term"
+        lambda: cluster.controller_epoch() == epoch + 1 and cluster.snapshot().controller is not None, what="a new term"
     )
     cluster.wait_healthy(20)
     assert look(cluster).leaders() == leaders

@@ -226,7 +226,7 @@ class Breaker:
             return lambda: self._mend(f"resume {broker}", lambda: cluster.resume(broker))
         if kind is FaultKind.STOP:
             began_s = time.monotonic()
-            if not cluster.stop(broker, STOP_TIMEOUT_S):
+            if not cluster.stop(broker, timeout_s=STOP_TIMEOUT_S):
                 self.troubles.append(f"broker {broker} did not end within {STOP_TIMEOUT_S:.0f} s of SIGTERM")
             self._tell(f"broker {broker} ended after {time.monotonic() - began_s:.2f} s")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from click.testing import Result
 from regency.cluster import status
 from regency.cluster.agent import Agent
 from regency.cluster.health import ClusterSnapshot
-from regency.cluster.processes import end, send
+from regency.cluster.processes import ProcessState, end, send, state_of
 from regency.cluster.state import BrokerPorts, read_state
 from regency.cluster.status import end_cluster
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
@@ -68,6 +69,7 @@ def test_up_prints_where_the_cluster_is(up: Callable[..., Result], tmp_path: Pat
         "zookeeper_connect": "zk:2181/lab",
         "brokers": [1, 2],
         "detached": True,
+        "started": ["agent-1", "agent-2"],
     }
     assert result.stderr == "2 brokers up; `regency down` ends it all.\n"
 
@@ -138,17 +140,17 @@ def test_status_of_a_cluster_with_a_paused_and_a_dead_broker(
     found = json.loads(result.stdout)
     assert result.exit_code == 3
     assert [broker["registered"] for broker in found["brokers"]] == [True, True, False]
-    assert found["controller"] == {"id": None, "epoch": 4}
+    assert found["controller"] == {"broker": None, "epoch": 4}
     assert found["healthy"] is False
-    assert found["missing"][-2:] == ["broker 3 is not registered", "there is no controller"]
-    assert "broker 2 is dead" in found["missing"]
-    told = run("status").stderr.splitlines()
-    assert [line for line in told if "comes back" in line] == [
-        "Broker 2 comes back with `regency agent --config .run/agent-2/server.properties`."
-    ]
+    assert found["problems"][-2:] == ["broker 3 is not registered", "there is no controller"]
+    [dead] = [words for words in found["problems"] if words.startswith("broker 2 is dead: it was killed by SIGKILL")]
+    assert found["brokers"][1]["ended"]["signal"] == "SIGKILL"
+    told = run("status").stdout.splitlines()
+    assert f"Problem: {dead}." in told
+    assert told[-1] == "`regency up` starts what is dead, as does `regency lab start 2`."
     monkeypatch.setattr("regency.cli.lab.cluster._SHOWN", 1)
-    rest = len(found["missing"]) - 1
-    assert run("status").stderr.splitlines()[:2] == [told[0], f"... and {rest} more; -o json names all."]
+    rest = len(found["problems"]) - 1
+    assert f"... and {rest} more; -o json names all." in run("status").stdout
 
 
 def test_status_when_zookeeper_does_not_answer(
@@ -161,7 +163,80 @@ def test_status_when_zookeeper_does_not_answer(
     monkeypatch.setattr(status, "_read", refuse)
     result = run("status")
     assert result.exit_code == 3
-    assert result.stderr == "Missing: ZooKeeper does not answer: no server of zk:2181 gave a session.\n"
+    assert result.stdout.splitlines()[-1] == "Problem: ZooKeeper does not answer: no server of zk:2181 gave a session."
+
+
+def test_status_of_a_cluster_that_was_stopped_in_order(up: Callable[..., Result], run: Run) -> None:
+    up("--brokers", "2")
+    run("down")
+    result = run("status")
+    assert (result.exit_code, result.stderr) == (3, "")
+    *table, verdict = result.stdout.splitlines()
+    assert [line.split()[3] for line in table[2:]] == ["stopped", "stopped"]
+    assert re.fullmatch(r"The cluster was stopped by `regency down` at .*; `regency up` starts it again\.", verdict)
+    found = json.loads(run("status", "-o", "json").stdout)
+    assert (found["healthy"], found["stopped"]["by"], len(found["problems"])) == (False, "down", 1)
+    refused = run("lab", "start", "1")
+    assert refused.exit_code == 1
+    assert "was stopped by `regency down`" in refused.stderr
+
+
+def test_a_start_that_failed_before_anything_ran_leaves_nothing(up: Callable[..., Result], run: Run) -> None:
+    failed = up("--set", "min.insinc.replicas=2")
+    assert failed.exit_code == 1
+    assert not Path(".run").exists()
+    assert run("status").stderr == "Error: There is no cluster in .run. Start one with `regency up --detach`.\n"
+
+
+def test_verbs_say_what_they_did_and_do_it_once(up: Callable[..., Result], run: Run, tmp_path: Path) -> None:
+    up("--brokers", "2")
+    one, two = read_state(tmp_path / ".run").processes
+    assert run("lab", "pause", "1").stdout == f"Paused broker 1 (pid {one.pid}).\n"
+    assert state_of(one) is ProcessState.PAUSED
+    assert run("lab", "pause", "1").stdout == "Broker 1 is paused already.\n"
+    assert run("lab", "start", "1").stderr == "Error: Broker 1 is paused. Resume it with `regency lab resume 1`.\n"
+    assert run("lab", "resume", "all").stdout == f"Resumed broker 1 (pid {one.pid}).\nBroker 2 runs already.\n"
+    assert run("lab", "kill", "2", "2").stdout == f"Killed broker 2 (pid {two.pid}).\n"
+    assert run("lab", "kill", "2").stdout == "Broker 2 is dead already.\n"
+    refused = run("lab", "pause", "1", "2")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "Error: Broker 2 is not running. Start it with `regency lab start 2`.\n"
+    assert state_of(one) is ProcessState.RUNNING, "nothing was done"
+    [started] = json.loads(run("lab", "start", "2", "-o", "json").stdout)
+    assert (started["broker"], started["state"], started["changed"]) == (2, "running", True)
+    for words, told in (
+        (("kill", "9"), "There is no broker 9. There are [1, 2]."),
+        (("kill", "agent-1"), "'agent-1' is nothing of a lab. Name brokers (1, 2), controller, zookeeper or all."),
+        (("kill", "zookeeper"), "The cluster uses a ZooKeeper that is not its own. Start or stop it yourself."),
+    ):
+        refused = run("lab", *words)
+        assert (refused.exit_code, refused.stderr) == (1, f"Error: {told}\n")
+    assert run("lab", "kill").exit_code == 2
+
+
+def test_up_makes_a_half_dead_cluster_whole_and_resumes_nothing(
+    up: Callable[..., Result], run: Run, tmp_path: Path
+) -> None:
+    up("--brokers", "3")
+    run("lab", "kill", "2")
+    run("lab", "pause", "3")
+    repaired = up("--brokers", "4")
+    assert repaired.exit_code == 0
+    state = read_state(tmp_path / ".run")
+    assert [ref.name for ref in state.alive(tmp_path / ".run")] == ["agent-1", "agent-2", "agent-3", "agent-4"]
+    pids = {ref.name: ref.pid for ref in state.processes}
+    assert repaired.stderr.splitlines()[1:] == [
+        f"Started broker 2 (pid {pids['agent-2']}).",
+        f"Started broker 4 (pid {pids['agent-4']}).",
+        "Broker 3 is paused; resume it with `regency lab resume 3`.",
+    ]
+    assert state_of(state.processes[2]) is ProcessState.PAUSED
+    run("lab", "resume", "3")
+    assert up().exit_code == 6, "nothing is left to do"
+    assert up("--brokers", "2").exit_code == 1
+    other = up("--set", "num.partitions=3")
+    assert (other.exit_code, "Stop it with `regency down` first" in other.stderr) == (6, True)
+    assert len(read_state(tmp_path / ".run").brokers) == 4
 
 
 def test_termination_of_a_foreground_cluster_ends_its_agents(tmp_path: Path) -> None:

@@ -18,6 +18,12 @@ def test_cluster_is_exported() -> None:
     from regency.cluster.cluster import Cluster
 
     assert regency.Cluster is Cluster
+    assert set(dir(regency)) == set(regency.__all__)
+    assert {"Cluster", "ClusterTimeout", "UnknownBroker", "SettingsInvalid"} <= set(dir(regency))
+    stub = (ROOT / "regency" / "__init__.pyi").read_text()
+    for name in regency.__all__:
+        assert getattr(regency, name) is not None
+        assert f" as {name}\n" in stub or f"{name}: str" in stub, "type checkers know it too"
 
 
 def test_import_of_the_package_loads_nothing_else() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from regency.cluster.errors import ClusterError
-from regency.cluster.plan import plan_cluster
+from regency.cluster.errors import ClusterError, NoFreePorts
+from regency.cluster.plan import plan_cluster, refuse_taken_ports, with_ports
 from regency.cluster.state import LISTENERS, PORTS, BrokerPorts, ClusterState, write_state
+from regency.model.ids import BrokerId
 
 
 def plan(directory: Path, **wishes: object) -> ClusterState:
-    asked = {"brokers": None, "settings": None, "broker_settings": None, "zookeeper_connect": None, **wishes}
-    return plan_cluster(directory, session_timeout_ms=3000, **asked)
+    """What `up` plans, with its ports."""
+    return with_ports(directory, plan_cluster(directory, **wishes))
 
 
 def test_new_cluster_has_three_brokers_with_five_ports_each_and_its_own_zookeeper(tmp_path: Path) -> None:
@@ -70,8 +72,9 @@ def test_given_settings_replace_the_old(tmp_path: Path) -> None:
     [
         ({"brokers": 2.5}, r"1 to 100 brokers, not 2\.5"),
         ({"brokers": "3"}, "1 to 100 brokers, not '3'"),
-        ({"settings": {"min.insync.replicas": 2}}, r"min\.insync\.replicas is 2, not text\. Write '2'\."),
-        ({"broker_settings": {1: {"log.preallocate": True}}}, r"log\.preallocate is True, not text\. Write 'true'\."),
+        ({"settings": {"min.insync.replicas": None}}, r"min\.insync\.replicas is None\. Give text, a number"),
+        ({"broker_settings": {1: {"broker.rack": ["a"]}}}, r"broker\.rack is \['a'\]\. Give text"),
+        ({"brokers": 5, "port": 65_300}, r"from 65300 on: the last would be 65709\. Choose a port from 1 to 65126"),
         ({"broker_settings": {4: {}}}, r"names broker 4\. The cluster has the brokers 1 to 3\."),
         ({"zookeeper_connect": ""}, "zookeeper_connect is empty"),
     ],
@@ -125,3 +128,36 @@ def test_a_directory_that_log_dirs_cannot_name_is_refused_and_not_written_to(
     with pytest.raises(ClusterError, match=told):
         plan(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_spelled_as_in_server_properties(tmp_path: Path) -> None:
+    state = plan(tmp_path, settings={"a": 2, "b": True, "c": 0.5, "d": "x"}, broker_settings={2: {"e": False}})
+    assert state.settings == {"a": "2", "b": "true", "c": "0.5", "d": "x"}
+    assert state.broker_settings == {2: {"e": "false"}}
+
+
+def test_a_plan_makes_no_directory(tmp_path: Path) -> None:
+    assert plan_cluster(tmp_path / "lab", brokers=2).brokers == (BrokerPorts(1, {}), BrokerPorts(2, {}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_chosen_ports_are_a_hundred_apart_kept_and_extended(tmp_path: Path) -> None:
+    first = plan(tmp_path, brokers=2, port=19092)
+    assert first.bootstrap_servers == "127.0.0.1:19092,127.0.0.1:19192"
+    assert first.brokers[1].ports == dict(zip(PORTS, range(19192, 19197), strict=True))
+    assert first.zookeeper_connect == "127.0.0.1:19101"
+    write_state(tmp_path, first)
+    assert plan(tmp_path) == first
+    third = BrokerPorts(BrokerId(3), dict(zip(PORTS, range(19292, 19297), strict=True)))
+    assert plan(tmp_path, brokers=3).brokers == (*first.brokers, third)
+    moved = plan(tmp_path, port=18092)
+    assert (moved.bootstrap_servers, moved.zookeeper_port) == ("127.0.0.1:18092,127.0.0.1:18192", 18101)
+
+
+def test_a_port_that_another_program_has_is_named_with_what_to_do(tmp_path: Path) -> None:
+    state = plan(tmp_path, brokers=2)
+    with socket.create_server(("127.0.0.1", state.brokers[1].ports["CONTROL"])) as taken:
+        words = rf"Port {taken.getsockname()[1]} of broker 2 is taken .* `regency up --port 9092"
+        with pytest.raises(NoFreePorts, match=words):
+            refuse_taken_ports(tmp_path, state, {"agent-1", "agent-2"})
+        refuse_taken_ports(tmp_path, state, {"zookeeper", "agent-1"})

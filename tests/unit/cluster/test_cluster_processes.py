@@ -16,6 +16,7 @@ from regency.cluster import processes, status
 from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning, ClusterStartFailed, UnknownBroker
 from regency.cluster.health import ClusterSnapshot
+from regency.cluster.lab import Lab
 from regency.cluster.processes import ProcessRef, ProcessState, members
 from regency.cluster.state import read_state, refuse_if_running
 from regency.cluster.status import end_cluster
@@ -35,7 +36,7 @@ def cluster(stub_command: tuple[str, ...]) -> Iterator[Cluster]:
         yield started
 
 
-def ref_of(cluster: Cluster, broker: int) -> ProcessRef:
+def ref_of(cluster: Lab, broker: int) -> ProcessRef:
     return next(ref for ref in cluster.state.processes if ref.name == f"agent-{broker}")
 
 
@@ -105,6 +106,56 @@ def test_questions_about_nobody_are_answered_with_what_to_do(cluster: Cluster) -
         cluster.pause(1)
     with pytest.raises(ClusterError, match="is not this cluster's"):
         cluster.pause_zookeeper()
+
+
+def test_a_cluster_that_is_not_started_leaves_no_directory_and_says_so(
+    stub_command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cluster = Cluster(2, zookeeper_connect=NOWHERE, agent_command=stub_command)
+    assert cluster.broker_ids == [1, 2]
+    for early in (lambda: cluster.kill(1), lambda: cluster.start(1), lambda: cluster.bootstrap_servers):
+        with pytest.raises(ClusterNotRunning, match=r"Call start\(\) first"):
+            early()
+    cluster.close()
+    assert not list(tmp_path.glob("regency-????????*"))
+
+
+def test_another_program_breaks_and_repairs_the_same_cluster(cluster: Cluster) -> None:
+    with Cluster.attach(cluster.directory) as lab:
+        lab.kill(1)
+        assert cluster.broker_state(1) is ProcessState.DEAD
+        with lab.paused(2):
+            assert cluster.broker_state(2) is ProcessState.PAUSED
+        assert cluster.broker_state(2) is ProcessState.RUNNING
+        lab._parts.agents[1]._command = cluster._parts._agent_command
+        lab.start()
+        assert cluster.pid(1) == lab.pid(1)
+        assert (cluster.directory / "agent-1" / "agent.log").read_text() == "agent 1 is here\n" * 2
+        cluster.kill(1)
+        assert lab.broker_state(1) is ProcessState.DEAD
+        lab.start(1)
+    assert cluster.broker_state(1) is ProcessState.RUNNING, "letting go of it ends nothing"
+    ref = ref_of(cluster, 1)
+    cluster.close()
+    assert members(ref) == []
+
+
+def test_a_pause_ends_with_its_block_also_where_the_broker_has_died(cluster: Cluster) -> None:
+    with pytest.raises(KeyError), cluster.paused(1, 2):
+        assert {cluster.broker_state(each) for each in (1, 2)} == {ProcessState.PAUSED}
+        cluster.kill(1)
+        raise KeyError
+    assert (cluster.broker_state(1), cluster.broker_state(2)) == (ProcessState.DEAD, ProcessState.RUNNING)
+
+
+def test_a_cluster_that_was_ended_cannot_be_attached_to(stub_command: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ClusterNotRunning, match="There is no cluster in"):
+        Cluster.attach(tmp_path)
+    with Cluster(1, directory=tmp_path, zookeeper_connect=NOWHERE, agent_command=stub_command):
+        pass
+    with pytest.raises(ClusterNotRunning, match=r"was stopped at .* by the program that had started it\. Start it"):
+        Cluster.attach(tmp_path)
 
 
 def test_end_of_the_block_leaves_no_process_and_no_file(stub_command: tuple[str, ...]) -> None:
@@ -200,6 +251,31 @@ def test_nothing_outlives_its_owner(
     parent.send_signal(end)
     eventually(lambda: not members(state.processes[0]), what="agent and child are gone")
     eventually(lambda: not directory.exists(), what="the temporary directory is gone")
+
+
+def test_what_another_program_started_ends_with_the_owner_too(
+    owner: Owner, stub_command: tuple[str, ...], eventually: Eventually, tmp_path: Path
+) -> None:
+    parent = owner(f"""
+        import signal
+        from regency.cluster.cluster import Cluster
+        with Cluster(2, directory={str(tmp_path / "home")!r}, zookeeper_connect="127.0.0.1:1",
+                     agent_command={stub_command!r}) as cluster:
+            print("up", flush=True)
+            signal.pause()
+    """)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "up\n"
+    with Cluster.attach(tmp_path / "home") as lab:
+        lab.kill(1)
+        lab._parts.agents[1]._command = stub_command
+        lab.start(1)
+        ref = ref_of(lab, 1)
+    assert len(members(ref)) == BOTH
+    parent.kill()
+    eventually(lambda: not members(ref), what="the guard has ended it")
+    eventually(lambda: read_state(tmp_path / "home").stopped is not None, what="the end is noted")
+    assert read_state(tmp_path / "home").stopped.by == "guard"
 
 
 def test_detached_cluster_lives_on_until_it_is_ended(

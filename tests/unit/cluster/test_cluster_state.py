@@ -11,7 +11,7 @@ import pytest
 
 from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
 from regency.cluster.processes import ProcessRef, reference
-from regency.cluster.state import BrokerPorts, ClusterState, read_state, refuse_if_running, start_lock, write_state
+from regency.cluster.state import BrokerPorts, ClusterState, read_state, refuse_if_running, write_state
 from regency.cluster.status import end_cluster
 from regency.model.ids import BrokerId
 
@@ -104,10 +104,3 @@ def test_stale_processes_do_not_keep_a_cluster_from_starting(
     state = a_state(ProcessRef("agent-1", sleeper().pid, "another boot/1"))
     assert state.alive(tmp_path) == []
     refuse_if_running(tmp_path, state)
-
-
-def test_only_one_start_at_a_time(tmp_path: Path) -> None:
-    with start_lock(tmp_path), pytest.raises(ClusterRunning, match="being started"), start_lock(tmp_path):
-        pass
-    with start_lock(tmp_path):
-        pass

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from regency.cluster import launcher, processes
+from regency.cluster.endings import noted, read_life
 from regency.cluster.errors import ClusterStartFailed
-from regency.cluster.processes import ProcessState
+from regency.cluster.processes import ProcessRef, ProcessState
 from regency.cluster.spawner import ManagedProcess, Spawner
 
 LAUNCHER = str(Path(launcher.__file__))
@@ -45,7 +48,7 @@ def test_launcher_names_a_program_that_cannot_be_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["tied"], ["tied", "12", "--"], ["tied", "x", "--", "true"], ["detached", "true", "--"]]
+    "arguments", [[], ["tied"], ["tied", "12", "--"], ["tied", "x", "--", "true"], ["detached", "3", "--", "true"]]
 )
 def test_launcher_explains_its_use(arguments: list[str]) -> None:
     done = launch(*arguments)
@@ -99,8 +102,8 @@ def test_detached_process_is_nobodys_child(tmp_path: Path) -> None:
     assert row is not None
     assert (process.state, row.group) == (ProcessState.RUNNING, process.pid)
     assert row.parent != os.getpid()
+    assert noted(tmp_path, "sleeper") == process.ref
     process.kill()
-    assert process.how_it_ended() == "ended"
 
 
 def test_end_of_a_process_is_told_in_words(tmp_path: Path, eventually: Callable[..., None]) -> None:
@@ -112,9 +115,55 @@ def test_end_of_a_process_is_told_in_words(tmp_path: Path, eventually: Callable[
     eventually(lambda: process.how_it_ended() == "ended with status 127", what="the launcher gives up")
     assert process.last_lines() == "launcher: cannot run /no/such/program: No such file or directory"
     process = spawner.spawn("sleeper", SLEEPER, directory=tmp_path, log=log)
-    process.kill()
-    assert process.how_it_ended() == "ended by signal 9"
+    processes.send(process.ref, signal.SIGTERM)
+    eventually(lambda: process.how_it_ended() == "was killed by SIGTERM", what="the signal is named")
     spawner.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("import os; os.abort()", -signal.SIGABRT), ("import sys; sys.exit(7)", 7)]
+)
+@pytest.mark.parametrize("detached", [False, True])
+def test_how_a_process_ended_is_noted_by_its_parent(
+    tmp_path: Path, eventually: Callable[..., None], detached: bool, end: str, status: int
+) -> None:
+    spawner = Spawner(detached=detached)
+    talking = [sys.executable, "-c", f"import time; time.sleep(0.5); {end}"]
+    began_ms = time.time_ns() // 1_000_000
+    process = spawner.spawn("talking", talking, directory=tmp_path, log=tmp_path / "log")
+    assert read_life(tmp_path, process.ref) is None
+    eventually(lambda: process.how_it_ended() not in (None, "ended"), what="its end is noted")
+    noted_end = read_life(tmp_path, process.ref)
+    assert (noted_end.status, noted_end.oom) == (status, "no")
+    assert began_ms <= noted_end.at_ms <= time.time_ns() // 1_000_000
+    assert read_life(tmp_path, ProcessRef("talking", process.pid, "another boot/1")) is None
+    spawner.close()
+
+
+def test_a_late_note_about_an_earlier_process_does_not_touch_the_later_one(tmp_path: Path) -> None:
+    file = tmp_path / launcher.LIFE_FILE
+    earlier = launcher.Life(os.getpid(), str(file))
+    earlier.began()
+    file.write_text('{"pid": 5, "started": "later/1"}')
+    earlier.ended(3)
+    assert file.read_text() == '{"pid": 5, "started": "later/1"}'
+    file.unlink()
+    earlier.ended(3)
+    assert not file.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs cgroups")
+@pytest.mark.parametrize(("kills", "oom"), [((3, 4), "likely"), ((3, 3), "no"), ((None, None), "unknown")])
+def test_a_kill_is_told_from_one_for_want_of_memory_where_that_can_be_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: tuple[int | None, int | None], oom: str
+) -> None:
+    counted = iter(kills)
+    monkeypatch.setattr(launcher, "_oom_file", lambda pid: "counter")
+    monkeypatch.setattr(launcher, "_oom_kills", lambda file: next(counted))
+    life = launcher.Life(os.getpid(), str(tmp_path / launcher.LIFE_FILE))
+    life.began()
+    life.ended(-signal.SIGKILL)
+    assert json.loads((tmp_path / launcher.LIFE_FILE).read_text())["oom"] == oom
 
 
 @pytest.mark.parametrize("detached", [False, True])

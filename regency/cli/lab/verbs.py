@@ -1,0 +1,151 @@
+"""`regency lab kill | stop | pause | resume | start | restart`: breaking and repairing the cluster of a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from regency.cli.context import Seconds, current, directory_option, output_option, print_json
+from regency.cluster.cluster import Cluster
+from regency.cluster.lab import STOP_GRACE_S, Lab
+from regency.cluster.state import command_for
+from regency.cluster.verbs import Verb
+
+
+@contextmanager
+def attached() -> Iterator[Lab]:
+    """The lab of the directory. Its errors spell calls as commands."""
+    directory = current().directory
+    with Cluster.attach(directory) as lab:
+        lab.advise(lambda verb, target: command_for(directory, f"lab {verb.value} {target}"))
+        yield lab
+
+
+@click.group()
+def lab() -> None:
+    """Break and repair the cluster of `regency up`: kill, stop, pause, resume, start and restart its processes.
+
+    \b
+    Each takes one or several targets:
+      2             broker 2: its agent and its controller process
+      controller    the broker whose controller rules now
+      zookeeper     ZooKeeper, where the cluster has one of its own
+      all           ZooKeeper and all brokers
+
+    What is so already is said, and is no failure. Another program may have started the cluster.
+
+    \b
+    Examples:
+      regency lab kill controller            then: regency top, regency history --since 1m
+      regency lab pause 2                    a broker that hangs; regency lab resume 2
+      regency lab start 2                    it comes back, in the background
+    """
+
+
+def _run(verb: Verb, targets: Sequence[str], *, grace_s: float = STOP_GRACE_S, wait: bool = True) -> None:
+    with attached() as found:
+        done = found.act(verb, targets, grace_s=grace_s, wait=wait)
+    if current().json:
+        print_json(done)
+        return
+    for each in done:
+        click.echo(each.words)
+
+
+def _targets(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the targets, `--dir` and `-o`."""
+    argument = click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+    return argument(directory_option(output_option(command)))
+
+
+@lab.command()
+@_targets
+def kill(targets: tuple[str, ...]) -> None:
+    """Send SIGKILL: a crash. Of a broker, to agent and controller process.
+
+    \b
+    Examples:
+      regency lab kill 2
+      regency lab kill 1 3
+      regency lab kill controller
+    """
+    _run(Verb.KILL, targets)
+
+
+_grace = click.option(
+    "--timeout", type=Seconds(0), default=STOP_GRACE_S, show_default=True, help="Seconds before SIGKILL."
+)
+_no_wait = click.option("--no-wait", is_flag=True, help="Do not wait until brokers are registered.")
+
+
+@lab.command()
+@_grace
+@_targets
+def stop(targets: tuple[str, ...], timeout: float) -> None:
+    """Stop in order: a broker gives its leadership away first.
+
+    \b
+    Examples:
+      regency lab stop 2
+      regency lab stop controller --timeout 5
+    """
+    _run(Verb.STOP, targets, grace_s=timeout)
+
+
+@lab.command()
+@_targets
+def pause(targets: tuple[str, ...]) -> None:
+    """Send SIGSTOP: connections stay open, and nothing is answered, as by a machine that hangs.
+
+    \b
+    Examples:
+      regency lab pause 2
+      regency lab pause zookeeper
+    """
+    _run(Verb.PAUSE, targets)
+
+
+@lab.command()
+@_targets
+def resume(targets: tuple[str, ...]) -> None:
+    """Send SIGCONT to what is paused.
+
+    \b
+    Examples:
+      regency lab resume 2
+      regency lab resume all
+    """
+    _run(Verb.RESUME, targets)
+
+
+@lab.command()
+@_no_wait
+@_targets
+def start(targets: tuple[str, ...], no_wait: bool) -> None:
+    """Start what is dead, in the background, on its data, ports and log, and wait until it is registered.
+
+    `regency up` starts everything that is dead.
+
+    \b
+    Examples:
+      regency lab start 2
+      regency lab start zookeeper 1 2 3
+    """
+    _run(Verb.START, targets, wait=not no_wait)
+
+
+@lab.command()
+@_grace
+@_no_wait
+@_targets
+def restart(targets: tuple[str, ...], timeout: float, no_wait: bool) -> None:
+    """Stop in order what runs, then start it again. All targets are down at the same time: name one for a roll.
+
+    \b
+    Examples:
+      regency lab restart 2
+      regency lab restart zookeeper
+    """
+    _run(Verb.RESTART, targets, grace_s=timeout, wait=not no_wait)
