@@ -263,7 +263,9 @@ class Controller:
             counters=self.counters,
         )
         term.decisions.begin("failover")
-        why = "won the race for /controller"
+        before = self._elector.predecessor
+        after = "" if before is None else f" after broker {before.broker}, which ruled in epoch {before.epoch}"
+        why = f"won the race for /controller{after}"
         term.decisions.note("controller", "a candidate", f"broker {self._settings.broker_id}, epoch {fence.epoch}", why)
         take_over(term, phases)
         crash_point("controller.failover.before_hand_over")

@@ -7,10 +7,10 @@ Source: Kafka's KafkaController.onControllerFailover; docs/internals/architectur
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from regency.controller.brokers.membership import bring_online, find_bounced, judge_losses, read_brokers
+from regency.controller.brokers.membership import bring_online, find_bounced, find_dead, judge_losses, read_brokers
 from regency.controller.brokers.notifications import log_dir_notifications
 from regency.controller.brokers.reconcile import begin_reconciling
 from regency.controller.elections.leader_elections import begin_balancing, on_elections_asked
@@ -23,7 +23,9 @@ from regency.controller.topics.deletion_requests import load_deletions
 from regency.controller.topics.topics import load_topics
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
-from regency.model.ids import BrokerId, TopicPartition
+from regency.model.facts import LeaderIsrAndControllerEpoch
+from regency.model.ids import NO_LEADER, BrokerId, TopicPartition
+from regency.model.words import counted
 
 logger = logging.getLogger(__name__)
 
@@ -89,16 +91,43 @@ def _load(term: Term, phases: Phases) -> Mapping[TopicPartition, int]:
     judge_losses(context, read.mzxids)
     phases.mark("states")
     load_deletions(term)
+    _note_dead(term, read.states)
     return read.mzxids
+
+
+def _note_dead(term: Term, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]) -> None:
+    """Record which brokers died with the controller before, or after it: it has decided nothing about them."""
+    context, before = term.context, term.elector.predecessor
+    staying: Iterable[LeaderIsrAndControllerEpoch] = states.values()
+    if context.topics_to_delete:
+        staying = [state for partition, state in states.items() if partition.topic not in context.topics_to_delete]
+    dead = find_dead(context, staying)
+    for broker in dead:
+        known = context.last_epochs.get(broker)
+        was = "live" if known is None else f"live, epoch {known}"
+        ruled = before is not None and before.broker == broker
+        why = f"it ruled as controller in epoch {before.epoch}, and " if before is not None and ruled else ""
+        term.decisions.note(f"broker {broker}", was, "dead", f"{why}its registration is gone")
+    if before is not None and before.broker not in {*context.brokers, *context.unsteered, *dead}:
+        # Its own controller may have heard that it left and decided about that: then it is no death to tell of again.
+        why = "it is not registered, and no partition had it in sync: it left in order, or was out of sync"
+        term.decisions.note(f"broker {before.broker}", f"controller in epoch {before.epoch}", "gone", why)
 
 
 def _mark_bounced(term: Term, mzxids: Mapping[TopicPartition, int]) -> list[BrokerId]:
     """Take replicas whose broker restarted since the last decision about them as not working, for the moment."""
-    bounced = find_bounced(term.context, mzxids)
-    for broker, partitions in bounced.items():
-        term.context.mark_offline(broker, partitions)
-        why = f"it restarted unnoticed: {len(partitions)} of its partitions have not been decided about since"
-        term.decisions.note(f"broker {broker}", "live", "bounced", why)
+    context = term.context
+    bounced = find_bounced(context, mzxids)
+    for broker, partitions in sorted(bounced.items()):
+        led = sum(context.leader(each) != NO_LEADER for each in partitions)
+        context.mark_offline(broker, partitions)
+        now = f"live, epoch {context.brokers[broker].epoch}"
+        if led:
+            why = f"it restarted while no controller ruled: {counted(led, 'partition')} had it in sync until then"
+            term.decisions.note(f"broker {broker}", "live", now, why)
+        else:  # that it went was decided about: it is the last in sync of partitions without a leader
+            why = f"it registered while no controller ruled, and may lead {counted(len(partitions), 'partition')} again"
+            term.decisions.note(f"broker {broker}", "absent", now, why)
     return sorted(bounced)
 
 

@@ -122,7 +122,7 @@ class SummariseRequest(_message.Message):
     def __init__(self, worst: _Optional[int] = ..., decisions: _Optional[int] = ...) -> None: ...
 
 class SummariseResponse(_message.Message):
-    __slots__ = ("error_code", "message", "broker_id", "incumbent", "controller_epoch", "state", "queued", "in_contact", "ruling_since_ms", "failover_ms", "topics", "partitions", "uncounted_topics", "offline", "under_replicated", "under_min_isr", "reassigning", "deleting", "brokers", "worst", "decisions")
+    __slots__ = ("error_code", "message", "broker_id", "incumbent", "controller_epoch", "state", "queued", "in_contact", "ruling_since_ms", "failover_ms", "topics", "partitions", "uncounted_topics", "offline", "under_replicated", "under_min_isr", "reassigning", "deleting", "brokers", "worst", "decisions", "events")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,7 @@ class SummariseResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     WORST_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     message: str
     broker_id: int
@@ -165,7 +166,18 @@ class SummariseResponse(_message.Message):
     brokers: _containers.RepeatedCompositeFieldContainer[SummarisedBroker]
     worst: _containers.RepeatedCompositeFieldContainer[PartitionTrouble]
     decisions: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., broker_id: _Optional[int] = ..., incumbent: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., state: _Optional[str] = ..., queued: _Optional[int] = ..., in_contact: bool = ..., ruling_since_ms: _Optional[int] = ..., failover_ms: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., uncounted_topics: _Optional[int] = ..., offline: _Optional[int] = ..., under_replicated: _Optional[int] = ..., under_min_isr: _Optional[int] = ..., reassigning: _Optional[int] = ..., deleting: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[SummarisedBroker, _Mapping]]] = ..., worst: _Optional[_Iterable[_Union[PartitionTrouble, _Mapping]]] = ..., decisions: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    events: _containers.RepeatedCompositeFieldContainer[ToldEvent]
+    def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., broker_id: _Optional[int] = ..., incumbent: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., state: _Optional[str] = ..., queued: _Optional[int] = ..., in_contact: bool = ..., ruling_since_ms: _Optional[int] = ..., failover_ms: _Optional[int] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., uncounted_topics: _Optional[int] = ..., offline: _Optional[int] = ..., under_replicated: _Optional[int] = ..., under_min_isr: _Optional[int] = ..., reassigning: _Optional[int] = ..., deleting: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[SummarisedBroker, _Mapping]]] = ..., worst: _Optional[_Iterable[_Union[PartitionTrouble, _Mapping]]] = ..., decisions: _Optional[_Iterable[bytes]] = ..., events: _Optional[_Iterable[_Union[ToldEvent, _Mapping]]] = ...) -> None: ...
+
+class ToldEvent(_message.Message):
+    __slots__ = ("time_ms", "number", "told")
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    time_ms: int
+    number: int
+    told: str
+    def __init__(self, time_ms: _Optional[int] = ..., number: _Optional[int] = ..., told: _Optional[str] = ...) -> None: ...
 
 class SummarisedBroker(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "shutting_down", "host", "port", "report_age_ms", "leads", "follows", "offline_replicas", "appended", "unacknowledged", "oldest_attempt_ms", "last_failure")

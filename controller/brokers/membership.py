@@ -14,7 +14,7 @@ from regency.controller.state.context import ControllerContext
 from regency.controller.state.states import PartitionState, ReplicaState
 from regency.controller.term import Term
 from regency.model.crash_points import crash_point
-from regency.model.facts import Broker
+from regency.model.facts import Broker, LeaderIsrAndControllerEpoch
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
 from regency.model.znodes import NO_LOSS
 
@@ -59,6 +59,7 @@ def read_brokers(term: Term) -> dict[BrokerId, Broker]:
     """
     registered = term.store.registered_brokers()
     term.context.members.update(registered.incarnations)
+    term.context.last_epochs = {broker: each.epoch for broker, each in registered.incarnations.items()}
     term.context.note_losses(registered.lost_epochs)
     brokers = dict(registered.brokers)
     for broker, epoch in registered.malformed.items():
@@ -76,6 +77,7 @@ def read_brokers(term: Term) -> dict[BrokerId, Broker]:
                     broker,
                     listener,
                 )
+    term.context.unsteered = frozenset(registered.epochs.keys() - brokers.keys())
     return dict(sorted(brokers.items()))
 
 
@@ -213,6 +215,20 @@ def find_bounced(
     return bounced
 
 
+def find_dead(context: ControllerContext, states: Iterable[LeaderIsrAndControllerEpoch]) -> list[BrokerId]:
+    """Brokers that are gone and whose death no earlier controller decided about, by what state znodes say.
+
+    A controller that hears of a death takes the broker out of every ISR, or leaves the partition without a leader. So
+    where a state names a leader, and a broker that is not registered as leader or in the ISR, none has heard of it.
+    """
+    named: set[BrokerId] = set()
+    for each in {id(state): state for state in states}.values():  # most states of a large cluster are one of few
+        now = each.leader_and_isr
+        if now.has_leader:
+            named.update((now.leader, *now.isr))
+    return sorted(named - context.brokers.keys() - context.unsteered)
+
+
 def _lost_its_leader(term: Term, partition: TopicPartition) -> bool:
     context = term.context
     return context.leadership(partition) is not None and not context.is_online(context.leader(partition), partition)
@@ -240,7 +256,12 @@ def _note(term: Term, changes: BrokerChanges) -> None:
         term.decisions.note(f"broker {broker.id}", f"live, epoch {known.epoch}", f"live, epoch {broker.epoch}", why)
     for dead in changes.dead:
         epoch = term.context.brokers[dead].epoch
-        term.decisions.note(f"broker {dead}", f"live, epoch {epoch}", "dead", "its registration is gone")
+        if dead in term.context.shutting_down:
+            others = term.context.brokers.keys() - set(changes.dead)
+            why = "it left in order" if others else "it left in order, the last one that was live"
+            term.decisions.note(f"broker {dead}", f"shutting down, epoch {epoch}", "dead", why)
+        else:
+            term.decisions.note(f"broker {dead}", f"live, epoch {epoch}", "dead", "its registration is gone")
     for broker in changes.modified:
         endpoints = ", ".join(map(str, broker.endpoints))
         term.decisions.note(f"broker {broker.id}", "registered", endpoints, "it changed its registration")

@@ -24,6 +24,7 @@ from regency.model import znodes
 from regency.model.crash_points import crash_point
 from regency.model.errors import ZnodeMalformed
 from regency.model.ids import BrokerId, PartitionReplica, TopicPartition
+from regency.model.words import counted
 from regency.model.znodes import paths
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,9 @@ def _mark_bounced(term: Term, changed: Mapping[TopicPartition, int]) -> dict[Bro
         if online:
             bounced[broker] = online
             term.context.mark_offline(broker, online)
-            why = f"it restarted after {len(online)} of its partitions had it in their ISR, such as {online[0]}"
-            term.decisions.note(f"broker {broker}", "live", "bounced", why)
+            joined = counted(len(online), "partition")
+            why = f"it restarted after it had joined the ISR of {joined}, such as {online[0]}"
+            term.decisions.note(f"broker {broker}", "live", "to catch up again", why)
     return bounced
 
 

@@ -127,6 +127,8 @@ class Summariser:
         answer.brokers.extend(self._brokers(copies, term.channels.backlogs()))
         worst = worst_of(troubled, min_isrs, min(request.worst, MOST))
         answer.worst.extend(_trouble(kind, each) for kind, each in worst)
+        events = term.decisions.events(min(request.decisions, MOST))
+        answer.events.extend(pb.ToldEvent(time_ms=at_ms, number=number, told=told) for number, at_ms, told in events)
         answer.decisions.extend(encode_decisions(term.decisions.last(min(request.decisions, MOST))).splitlines())
         return answer
 

@@ -35,6 +35,10 @@ class ControllerContext:
 
         What another one is to delete is not waited for: it never held anything, or never will again.
         """
+        self.last_epochs: dict[BrokerId, BrokerEpoch] = {}
+        """Of the newest registration of every broker that marks its incarnations, whether it is live or not."""
+        self.unsteered: frozenset[BrokerId] = frozenset()
+        """Brokers that are registered and left out: their registration cannot be read, or names no control listener."""
         self.shutting_down: set[BrokerId] = set()
         self.restarted: set[BrokerId] = set()
         """Brokers that are registered no more as they are known here: what that means for their replicas comes next."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from regency.history.events import Change, Moves, Note, tell
 from regency.history.files import HistoryWriter
 from regency.history.records import Decision
 from regency.model.clock import Clock
@@ -47,6 +48,48 @@ class _Leadership(NamedTuple):
     why: str
 
 
+class ToldEvent(NamedTuple):
+    """An event of a controller epoch in a sentence; `time_ms`: when it was decided first, since 1970."""
+
+    number: int
+    time_ms: int
+    told: str
+
+
+class _Going:
+    """What was decided in one event so far. Reading it costs the more the more partitions it has: it waits for that."""
+
+    def __init__(self, number: int, time_ms: int) -> None:
+        self.number = number
+        self.time_ms = time_ms
+        self.notes: list[Note] = []
+        self.states: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {}
+        self.why: set[str] = set()
+
+    def take(self, decided: Iterable[_Leadership]) -> None:
+        """Take in new states; of a partition that has been decided about before, the state before that stays."""
+        states = self.states
+        for partition, _, before, after, why in decided:
+            known = states.get(partition)
+            states[partition] = (before if known is None else known[0], after)
+            if len(self.why) < 2:
+                self.why.add(why)
+
+    def tell(self) -> ToldEvent:
+        """Any thread: what is decided meanwhile is in it or not."""
+        states = list(self.states.items())
+        changes = Counter(_change(*moved) for _, moved in states)
+        topics = {partition.topic for partition, _ in states}
+        moves = Moves(changes, str(states[0][0]) if states else "", topics, list(self.why))
+        return ToldEvent(self.number, self.time_ms, tell(list(self.notes), moves))
+
+
+def _change(before: LeaderAndIsr | None, after: LeaderAndIsr) -> Change:
+    if before is None:
+        return Change(None, (), after.leader, after.isr)
+    return Change(before.leader, before.isr, after.leader, after.isr)
+
+
 class DecisionLog:
     """Decisions of one controller epoch, numbered from 1. `writer` None: only the log."""
 
@@ -58,8 +101,12 @@ class DecisionLog:
         self._clock = clock
         self._number = 0
         self._event = ""
+        self._event_number = 0
         self._pending: list[_Leadership] = []
         self._last: deque[Decision] = deque(maxlen=REMEMBERED)
+        self._told: deque[ToldEvent] = deque(maxlen=REMEMBERED)
+        self._going: _Going | None = None
+        """The last event that decided something; those before it are in `_told`."""
 
     def last(self, count: int) -> list[Decision]:
         """The last decisions that are recorded, at most so many. Any thread.
@@ -69,9 +116,17 @@ class DecisionLog:
         """
         return list(self._last)[-count:] if count > 0 else []
 
+    def events(self, count: int) -> list[ToldEvent]:
+        """The last events that decided something, at most so many, each in a sentence. Any thread."""
+        going, told = self._going, list(self._told)  # in this order: one that ends meanwhile is in both, or in `going`
+        if going is not None:
+            told = [*(each for each in told if each.number < going.number), going.tell()]
+        return told[-count:] if count > 0 else []
+
     def begin(self, event: str) -> None:
         """What is decided from now on is because of this event."""
         self._event = event
+        self._event_number += 1
 
     def leadership(
         self, partition: TopicPartition, outcome: Outcome, before: LeaderAndIsr | None, after: LeaderAndIsr, why: str
@@ -86,8 +141,9 @@ class DecisionLog:
     def failed_over(self, state: str, phases: tuple[tuple[str, int], ...], why: str) -> None:
         """Record, without a line in the log, that a failover is over, and how long its parts took."""
         if self._writer is not None:
-            record = self._record("controller", state, "in place", why, self._clock.wall_ms())
+            record = self._record("controller", state, "took over", why, self._clock.wall_ms())
             self._keep([msgspec.structs.replace(record, phases=phases)])
+            self._event_now().notes.append(Note("controller", state, "took over", why))
 
     def note_each(self, decisions: Iterable[tuple[str, str, str, str]]) -> None:
         """Record decisions (subject, before, after, why) about something else than leadership; many as one line."""
@@ -102,6 +158,7 @@ class DecisionLog:
         if texts and self._writer is not None:
             now = self._clock.wall_ms()
             self._keep([self._record(subject, before, after, why, now) for subject, before, after, why in texts])
+            self._event_now().notes.extend(Note(*text) for text in texts)
 
     def commit(self) -> None:
         """Write what was noted since the last commit: a line each, or one block and a summary."""
@@ -116,6 +173,16 @@ class DecisionLog:
         if pending and self._writer is not None:
             now = self._clock.wall_ms()
             self._keep([self._record_of(decision, now) for decision in pending])
+            self._event_now().take(pending)
+
+    def _event_now(self) -> _Going:
+        """The event that goes on. The one before it is put into words by now: it keeps no partitions."""
+        going = self._going
+        if going is None or going.number != self._event_number:
+            if going is not None:
+                self._told.append(going.tell())
+            self._going = going = _Going(self._event_number, self._clock.wall_ms())
+        return going
 
     def _keep(self, decided: list[Decision]) -> None:
         assert self._writer is not None, "nothing is recorded without a history"
@@ -124,7 +191,18 @@ class DecisionLog:
 
     def _record(self, subject: str, before: str, after: str, why: str, now_ms: int) -> Decision:
         self._number += 1
-        return Decision(self._epoch, self._number, self._event, subject, before, after, why, now_ms, self.broker)
+        return Decision(
+            self._epoch,
+            self._number,
+            self._event,
+            subject,
+            before,
+            after,
+            why,
+            now_ms,
+            self.broker,
+            event_number=self._event_number,
+        )
 
     def _record_of(self, decision: _Leadership, now_ms: int) -> Decision:
         before = "nothing" if decision.before is None else _describe(decision.before)

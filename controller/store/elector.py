@@ -57,6 +57,13 @@ class Lost(msgspec.Struct, frozen=True):
     incumbent: Incumbent | None
 
 
+class Predecessor(msgspec.Struct, frozen=True):
+    """The broker whose controller ruled in the epoch before, and that epoch."""
+
+    broker: BrokerId
+    epoch: ControllerEpoch
+
+
 class Elector:
     """Takes part in elections for one broker, over one ZkSession."""
 
@@ -67,6 +74,9 @@ class Elector:
         self._clock = clock
         self._reported = ""
         self._seen = ControllerEpoch(0)
+        self._ruler: tuple[int | None, BrokerId] = None, NO_LEADER
+        self.predecessor: Predecessor | None = None
+        """Who ruled right before this session won last; None where this candidate has not seen it."""
 
     def saw(self, epoch: ControllerEpoch) -> None:
         """There has been this epoch, whatever /controller_epoch says later: win beyond it only."""
@@ -78,11 +88,15 @@ class Elector:
         epoch_version, incumbent = self._look()
         if incumbent is not None:
             if incumbent.session_id != self._session.session_id:
+                self._ruler = epoch_version, incumbent.broker
                 self._remember_epoch()
                 return Lost(incumbent)
             self._remove_own(epoch_version, incumbent, generation)
         self._create_parents(generation)
         epoch, version = self._read_epoch()
+        version_seen, ruler = self._ruler
+        known = version_seen == version and ruler != NO_LEADER  # no other has won since it was seen
+        self.predecessor = Predecessor(ruler, ControllerEpoch(epoch)) if known else None
         return self._race(ControllerEpoch(epoch + 1), version, generation)
 
     def incumbent(self) -> Incumbent | None:

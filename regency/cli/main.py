@@ -38,7 +38,7 @@ _COMMANDS = {
         "regency.cli.log.command:log", "Log directories, moving replicas between them, and dumps of log files."
     ),
     "explain": Lazy("regency.cli.cluster.explain:explain", "Tell how a partition came to its leader and its ISR."),
-    "history": Lazy("regency.cli.cluster.explain:history", "Tell what was decided in the cluster, and why."),
+    "history": Lazy("regency.cli.cluster.history:history", "Tell what was decided in the cluster, and why."),
     "doctor": Lazy("regency.cli.cluster.doctor:doctor", "Tell where ZooKeeper, the controller and the agents differ."),
     "verify": Lazy("regency.cli.verify.command:verify", "Compare what the replicas of a topic hold."),
     "judge": Lazy("regency.cli.data.judge:judge", "Judge what clients did and saw by what Kafka promises."),

@@ -40,6 +40,9 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the state znode that the decision wrote."""
     phases: tuple[tuple[str, int], ...] | None = None
     """Of a failover that is over: its parts in order, and how many milliseconds each took."""
+    event_number: int | None = None
+    """Which event of this controller's epoch it was, counted from 1: decisions that share it were made together. None
+    in records of agents and of earlier versions."""
 
 
 _encoder = msgspec.json.Encoder()

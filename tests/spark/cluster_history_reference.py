@@ -272,8 +272,8 @@ class Reference:
                 continue
             if each.subject == f"broker {state.leader}":
                 found = self._at[each] if each.to == "dead" else None if each.to.startswith("live, epoch") else found
-        if found is None and by.event == "failover":
-            unseen = state.leader not in following.isr or following.leader == state.leader
+        if by.event == "failover":
+            unseen = found is not None or state.leader not in following.isr or following.leader == state.leader
             won = [
                 self._at[each]
                 for each in self.decisions
@@ -281,7 +281,7 @@ class Reference:
                 and each.from_ == "a candidate"
                 and each.controller_epoch == by.controller_epoch
             ]
-            return min(won) if unseen and won else None
+            return min(won) if unseen and won else found
         return found
 
 

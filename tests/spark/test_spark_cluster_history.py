@@ -35,7 +35,7 @@ def write_history(directory: Path) -> list[Decision]:
     """Three hosts, one of them twice; the story is told in the expectations below. Returns all decisions."""
     one, three, leader = Teller(1), Teller(3), Teller(3, role="agent")
     one.reign(1, 0)
-    one.note(7, "failover", "controller", "broker 1, epoch 1", "in place", phases=(("brokers", 3), ("elections", 4)))
+    one.note(7, "failover", "controller", "broker 1, epoch 1", "took over", phases=(("brokers", 3), ("elections", 4)))
     one.state(100, "create_topics", "t-0", None, (2, [2, 3, 1], 0), 0)
     one.state(100, "create_topics", "t-1", None, (3, [3, 1, 2], 0), 0)
     for alone in ("s-0", "u-0", "o-0", "m-0"):
@@ -61,7 +61,7 @@ def write_history(directory: Path) -> list[Decision]:
     one.reign(3, 30_000)
     one.state(30_040, "failover", "t-0", (3, [3, 1], 1), (1, [1], 2), 6)
     one.state(30_040, "failover", "t-1", (3, [3, 1, 2], 1), (1, [1, 2], 2), 3)
-    one.note(30_050, "failover", "controller", "broker 1, epoch 3", "in place", phases=(("brokers", 50),))
+    one.note(30_050, "failover", "controller", "broker 1, epoch 3", "took over", phases=(("brokers", 50),))
     one.state(31_000, "unclean_election", "s-0", (2, [2], 2), (1, [1], 3), 3)
     one.state(33_000, "elect_leaders", "m-0", (-1, [2], 3), (2, [2], 4), 4)
     one.note(40_000, "delete_topics", "topic s", "kept", "to be deleted")

@@ -16,8 +16,9 @@ from fake_cluster import AT, FakeCluster, partition
 from regency.cli.asking.controllers import ControllerFacts
 from regency.cli.asking.wire import TopicFacts
 from regency.cli.cluster import doctor
-from regency.cli.cluster.explain import Moment
+from regency.cli.cluster.histories import fitted
 from regency.cli.exits import Exit
+from regency.cli.moments import Moment
 from regency.clients import controllers
 from regency.clients.nodes import Node
 from regency.history.records import Decision, encode_decisions
@@ -106,7 +107,7 @@ def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missi
     assert list(fake.questions[0].subjects) == ["t-0", "topic t"]
 
     table = run("explain", "t", "0", *AT).stdout.splitlines()
-    assert table[0].split() == ["WHEN", "TERM", "BY", "EVENT", "LEADER", "ISR", "EPOCH", "WHY"]
+    assert table[0].split() == ["WHEN", "EPOCH", "BY", "EVENT", "LEADER", "ISR", "LEADER-EPOCH", "WHY"]
     assert table[2].split()[2:] == ["1", "leader", "2", "isr_expand", "2", "2,3", "4", "version", "1"]
 
 
@@ -144,6 +145,97 @@ def test_a_host_that_cannot_be_asked_is_named_and_nobody_at_all_is_an_error(run:
     assert "Nothing was decided then" in result.stderr
     fake.away = {"h1:9", "h2:9"}
     assert run("history", "--since", "10m", *AT).exit_code == Exit.FAILED
+
+
+def died(broker: int, begin: int, *, partitions: int = 3, time_ms: int, event: int | None = 1) -> list[Decision]:
+    """What a controller records of a death: a number of partitions lose a replica."""
+
+    def record(number: int, subject: str, before: str, after: str, **more: Any) -> Decision:
+        why = "its registration is gone"
+        return Decision(ControllerEpoch(1), number, "broker_change", subject, before, after, why, time_ms, 1, **more)
+
+    before, after = f"leader 1, isr [1, {broker}], leader epoch 2", "leader 1, isr [1], leader epoch 2"
+    lost = [
+        record(begin + 1 + each, f"t-{each}", before, after, leader=1, isr=(1,), leader_epoch=2, event_number=event)
+        for each in range(partitions)
+    ]
+    return [record(begin, f"broker {broker}", "live, epoch 5", "dead", event_number=event), *lost]
+
+
+def test_history_is_a_line_for_each_event_and_of_each_partition_on_request(run: Run, fake: Cluster) -> None:
+    now = int(time.time() * 1000) - 60_000
+    fake.pages["h1:9"] = [[*died(2, 1, time_ms=now), *died(3, 5, time_ms=now, event=2)]]
+    line = "broker 2 dead (its registration is gone): 3 partitions lost a replica"
+    told = run("history", *AT).stdout.splitlines()
+    assert [each.split("  ")[-1] for each in told] == ["WHAT", line, line.replace("broker 2", "broker 3")]
+    assert told[1].split()[2:5] == ["1", "controller", "1"]
+
+    of_one = run("history", "--subject", "broker 2", *AT).stdout.splitlines()
+    assert [each.split("  ")[-1] for each in of_one] == ["WHAT", line]
+    last = run("history", "-n", "1", "--partitions", *AT).stdout.splitlines()
+    assert [each.split("  ")[-1] for each in last[1:]] == [
+        "broker 3: live -> dead (its registration is gone)",
+        *(f"t-{each}: leader 1, ISR 1 (without 3) (its registration is gone)" for each in range(3)),
+    ]
+    assert len(json.loads(run("history", "-o", "json", *AT).stdout)["decisions"]) == 8
+    fake.pages["h1:9"] = [died(2, 1, time_ms=now, event=None)]
+    assert run("history", *AT).stdout.splitlines()[-1].endswith(line), "as earlier versions recorded it"
+
+
+def test_the_last_events_are_looked_for_further_back_until_there_are_enough(run: Run, fake: Cluster) -> None:
+    now = int(time.time() * 1000)
+    fake.pages["h1:9"] = [died(2, 1, time_ms=now)]
+    run("history", *AT)
+    backs = [round((now - each.since_ms) / 60_000) for each in fake.questions if each.since_ms][::2]
+    assert (backs, fake.questions[-1].since_ms) == ([10, 120, 1440], 0)
+    fake.questions.clear()
+    fake.pages["h1:9"] = [[each for event in range(1, 22) for each in died(2, 4 * event, time_ms=now, event=event)]]
+    told = run("history", *AT).stdout.splitlines()
+    assert (len(fake.questions), len(told)) == (2, 21), "one question for each host; 20 of 21 events and a heading"
+
+
+@pytest.mark.parametrize(
+    ("subject", "meant"),
+    [
+        ("nope", ""),
+        ("broker", "'broker 1' or 'broker 2'"),
+        ("1", "'broker 1'"),
+        ("broker-2", "'broker 2'"),
+        ("contoller", "'controller'"),
+        ("flihgts", "'flights'"),
+        ("broker 7", "'broker 1' or 'broker 2'"),
+    ],
+)
+def test_an_unknown_subject_is_said_to_be_unknown(run: Run, fake: Cluster, subject: str, meant: str) -> None:
+    fake.known = [TopicFacts("flights", [partition(0, 1, [1])])]
+    result = run("history", "--subject", subject, *AT)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: There is no {subject!r} in this cluster")
+    assert ("Did you mean" in result.stderr) == bool(meant)
+    assert meant in result.stderr
+    known = run("history", "--subject", "flights-0", *AT)
+    assert (known.exit_code, known.stderr.startswith("Nothing was decided about flights-0, as far")) == (0, True)
+
+
+def test_lines_fit_the_terminal_and_break_between_words() -> None:
+    when = int(datetime(2026, 5, 4, 14, 30).astimezone().timestamp() * 1000)
+    words = "broker 2 dead (its registration is gone): 6 partitions lost a replica, 2 have a new leader, 1 has none"
+    heads, line = ["WHEN", "EPOCH", "BY", "WHAT"], [when, 7, "controller 2", words]
+    narrow = fitted(heads, [line, [when + 86_400_000, *line[1:]]], 80)
+    assert max(map(len, narrow)) <= 80
+    assert narrow[:4] == [
+        "WHEN          EPOCH  BY            WHAT",
+        "2026-05-04",
+        "14:30:00.000  7      controller 2  broker 2 dead (its registration is gone): 6",
+        "                                   partitions lost a replica, 2 have a new",
+    ]
+    assert narrow[5] == "2026-05-05"
+    assert fitted(heads, [line], None)[1] == f"2026-05-04 14:30:00.000  7      controller 2  {words}"
+    below = fitted(heads, [line], 50)
+    assert below[4:6] == [
+        "    broker 2 dead (its registration is gone): 6",
+        "    partitions lost a replica, 2 have a new",
+    ]
 
 
 def test_history_asks_for_a_time_and_a_subject(run: Run, fake: Cluster) -> None:

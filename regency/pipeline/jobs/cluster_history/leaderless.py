@@ -60,14 +60,17 @@ class Noticed(NamedTuple):
     wins: Mapping[int, int]
 
     def death(self, state: State) -> int | None:
-        """When the leader of a state was found dead, because of which a controller wrote the state after it."""
+        """When the leader of a state was found dead, because of which a controller wrote the state after it.
+
+        A death that a controller finds when it takes over is from its election on, whatever it had read by then.
+        """
         by = state.following
         if by is None or by.noted.role != "controller":
             return None
         epoch, number = by.noted.controller_epoch, by.noted.number
         for death in self.deaths.get((epoch, state.noted.leader), ()):
             if death.number < number and (death.next_number is None or number < death.next_number):
-                return death.at_ms
+                return self.wins.get(epoch, death.at_ms) if by.noted.event == "failover" else death.at_ms
         same = by.noted.leader == state.noted.leader
         unseen = same or (by.noted.isr is not None and state.noted.leader not in by.noted.isr)
         return self.wins.get(epoch) if unseen and by.noted.event == "failover" else None

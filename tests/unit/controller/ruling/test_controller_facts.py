@@ -297,11 +297,11 @@ def test_candidate_records_its_whole_reign(world, tmp_path):
 
     assert told == [
         (1, 1, "controller", "broker 1, epoch 1"),
-        (1, 2, "controller", "in place"),
+        (1, 2, "controller", "took over"),
         (1, 3, "t-0", "leader 1, isr [1], leader epoch 0"),
         (1, 4, "controller", "a candidate"),
         (2, 1, "controller", "broker 1, epoch 2"),
-        (2, 2, "controller", "in place"),
+        (2, 2, "controller", "took over"),
     ]
     over = [each for each in decisions if each.phases is not None]
     assert [(each.event, each.from_) for each in over] == [
