@@ -210,7 +210,7 @@ class Agent:
                 self._broker_id,
                 parts.metadata,
                 parts.registration.epoch,
-                controlled_shutdown.GrpcShutdown(parts.metadata),
+                controlled_shutdown.GrpcShutdown(parts.metadata, self._broker_id),
             )
         )
         hurried = asyncio.ensure_future(self._hurried.wait())

@@ -18,6 +18,7 @@ from regency.model.errors import RegencyError
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
+from regency.model.words import counted
 from regency.protos import controller_pb2
 from regency.runtime.grpc.channels import ControllerClient, call_async, open_channel
 
@@ -54,8 +55,9 @@ async def leave(
 ) -> bool:
     """Ask to be relieved of leadership, as often as the settings allow; whether nothing is led here any more.
 
-    A new controller is asked at once, the same one again after controlled.shutdown.retry.backoff.ms. Bounded by
-    retries × (controller.socket.timeout.ms + backoff); cancelling ends it at once.
+    The last live broker does not wait for one that could take over. A new controller is asked at once, the same one
+    again after controlled.shutdown.retry.backoff.ms. Bounded by retries × (controller.socket.timeout.ms + backoff);
+    cancelling ends it at once.
     """
     if metadata.ruling is None:
         logger.info("no controller ever made this broker lead anything; stopping")
@@ -71,6 +73,10 @@ async def leave(
             else:
                 answer = await port.ask(asked, request, settings.controller_socket_timeout_ms)
                 why = _in_the_way(asked, answer)
+                if answer.remaining_partitions and is_last(metadata.current, broker):
+                    led = counted(answer.remaining_partitions, "partition")
+                    logger.info("this is the last live broker: until another starts, none can lead its %s", led)
+                    return False
         except RegencyError as error:
             why = str(error)
         if not why:
@@ -88,15 +94,22 @@ def _in_the_way(asked: RulingController, answer: controller_pb2.ControlledShutdo
     if answer.error_code != ErrorCode.NONE:
         return f"controller {asked.id} refused: {answer.message or ErrorCode(answer.error_code).name}"
     if answer.remaining_partitions:
-        return f"{answer.remaining_partitions} partitions are still led here"
+        return f"{counted(answer.remaining_partitions, 'partition')} are still led here"
     return ""
+
+
+def is_last(known: MetadataSnapshot, broker: BrokerId) -> bool:
+    """Whether every other broker is gone or is leaving, so that waiting moves nothing away."""
+    others = (node for node in known.brokers.values() if node.id != broker)
+    return broker in known.brokers and all(node.shutting_down for node in others)
 
 
 class GrpcShutdown:
     """ShutdownPort over gRPC, for the asyncio data loop."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, metadata: MetadataCache, broker: BrokerId) -> None:
         self._metadata = metadata
+        self._broker = broker
 
     async def ask(
         self, asked: RulingController, request: controller_pb2.ControlledShutdownRequest, timeout_ms: int, /
@@ -116,10 +129,12 @@ class GrpcShutdown:
 
     async def rest(self, asked: RulingController, milliseconds: int, /) -> None:
         """See ShutdownPort."""
-        await self._metadata.wait_for(partial(self._another_rules, asked), milliseconds)
+        alone = is_last(self._metadata.current, self._broker)
+        changed = partial(self._changed, asked, alone)
+        await self._metadata.wait_for(changed, milliseconds)
 
-    def _another_rules(self, asked: RulingController, _: MetadataSnapshot) -> bool:
-        return self._metadata.ruling != asked
+    def _changed(self, asked: RulingController, alone: bool, known: MetadataSnapshot) -> bool:
+        return self._metadata.ruling != asked or (not alone and is_last(known, self._broker))
 
 
 async def _ask(

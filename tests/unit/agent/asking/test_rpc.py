@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import Callable, Coroutine
 
+import msgspec
 import pytest
 
 from regency.broker_agent.control import controlled_shutdown
-from regency.broker_agent.control.metadata_cache import MetadataCache, RulingController
+from regency.broker_agent.control.metadata_cache import BrokerNode, MetadataCache, RulingController
 from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, ControllerEpoch
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
@@ -29,7 +31,7 @@ def leave(metadata: MetadataCache, **settings: int) -> bool:
 def leaving(
     settings: BrokerSettings, metadata: MetadataCache, epoch: Callable[[], BrokerEpoch] = lambda: BrokerEpoch(50)
 ) -> Coroutine[object, None, bool]:
-    return controlled_shutdown.leave(settings, ME, metadata, epoch, controlled_shutdown.GrpcShutdown(metadata))
+    return controlled_shutdown.leave(settings, ME, metadata, epoch, controlled_shutdown.GrpcShutdown(metadata, ME))
 
 
 def test_leaving_asks_until_nothing_is_led_any_more(controller) -> None:
@@ -45,6 +47,24 @@ def test_leaving_gives_up_after_the_attempts_of_the_settings(controller) -> None
     controller.shutdown_answers = [pb.ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)] * 2
     assert not leave(controller.known(), controlled_shutdown_max_retries=2)
     assert controller.shutdown_answers == []
+
+
+@pytest.mark.parametrize("other", ["gone", "leaving", "staying"])
+def test_the_last_live_broker_leaves_at_once_and_says_that_it_is(controller, caplog, other) -> None:
+    caplog.set_level(logging.INFO)
+    controller.shutdown_answers = [pb.ControlledShutdownResponse(remaining_partitions=2)] * 2
+    metadata = controller.known()
+    nodes = {ME: BrokerNode(ME, BrokerEpoch(50), ())}
+    if other != "gone":
+        nodes[BrokerId(2)] = BrokerNode(BrokerId(2), BrokerEpoch(51), (), shutting_down=other == "leaving")
+    metadata._view = msgspec.structs.replace(metadata.current, brokers=nodes)
+
+    assert not leave(metadata, controlled_shutdown_max_retries=2)
+
+    last = other != "staying"
+    assert len(controller.shutdowns) == (1 if last else 2)
+    assert ("this is the last live broker: until another starts, none can lead its 2 partitions" in caplog.text) == last
+    assert any(each.levelname == "WARNING" for each in caplog.records) != last
 
 
 def test_leaving_asks_only_when_it_is_known_as_whom(controller) -> None:
