@@ -15,7 +15,7 @@ import msgspec
 from regency.cli.asking.controllers import ask_controllers, newest_ruler, nobody_rules
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.exits import CommandFailed, Exit
-from regency.cli.top.reading import Reader, Snapshot
+from regency.cli.top.reading import Reader, Snapshot, TroubleLine
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
@@ -51,6 +51,8 @@ class Asker:
         self._known_s = 0.0
         self._disks: dict[int, float] = {}
         self._disks_s = -DISKS_EVERY_S
+        self.focus = ""
+        """A topic whose partitions are wanted, all of them. Any thread may set it."""
 
     def close(self) -> None:
         """Close the connections: a call that waits ends."""
@@ -110,7 +112,33 @@ class Asker:
         if answer.error_code != ErrorCode.NONE:
             raise Away(answer.message or f"The controller of broker {answer.broker_id} rules no more.")
         self._look_at_disks(answer.brokers)
-        return self._reader.read(answer, self._disks, now_s=time.monotonic(), time_ms=_wall_ms())
+        found = self._reader.read(answer, self._disks, now_s=time.monotonic(), time_ms=_wall_ms())
+        topic = self.focus
+        if not topic:
+            return found
+        try:
+            return msgspec.structs.replace(found, focus=topic, focused=self._partitions(topic))
+        except CommandFailed as error:
+            return msgspec.structs.replace(found, notes=[*found.notes, f"Topic {topic}: {error}"])
+
+    def _partitions(self, topic: str) -> list[TroubleLine]:
+        """All partitions of a topic, as a broker knows them. Raises CommandFailed."""
+        with cluster_wire(self._addresses()) as wire:
+            [found] = wire.topics([topic])
+        if found.error_code != ErrorCode.NONE:
+            raise CommandFailed(ErrorCode(found.error_code).name)
+        return [
+            TroubleLine(
+                topic,
+                each.partition_index,
+                "offline" if each.leader_id < 0 else "under_replicated" if each.out_of_sync else "well",
+                None if each.leader_id < 0 else each.leader_id,
+                list(each.replica_nodes),
+                list(each.isr_nodes),
+                reassigning=False,
+            )
+            for each in found.partitions
+        ]
 
     def _described(self, address: str, channel: grpc.Channel) -> Snapshot:
         request = controller_pb2.DescribeControllerRequest()

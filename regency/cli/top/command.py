@@ -19,8 +19,9 @@ from rich.live import Live
 from regency.cli.context import Seconds, cluster_options, current, print_json
 from regency.cli.exits import Exit
 from regency.cli.top.asking import Asker
+from regency.cli.top.keys import View, press, seen
 from regency.cli.top.reading import Snapshot
-from regency.cli.top.screen import render
+from regency.cli.top.screen import render, render_help
 
 KEY_WAIT_S = 0.1
 FIRST_RATE_S = 2.0
@@ -36,6 +37,9 @@ PIPE_WIDTH = 120
 @cluster_options
 def top(interval: float, once: bool) -> int:
     """Show brokers, controller, partitions by health, throughput and the last decisions, again and again. q ends it.
+
+    Keys: s sorts brokers, / filters, b and t show one broker or one topic, space pauses, ? lists all keys. A decision
+    is a line for each event, with counts of partitions; `regency history --partitions` names them.
 
     One request to the ruling controller for each look, however many partitions there are. RECORDS/S is the growth
     of the logs a broker leads, as it reports it to the controller; DISK the fullest volume of its log directories;
@@ -71,7 +75,7 @@ def _once(asker: Asker) -> int:
         print_json(snapshot)
     else:
         console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-        console.print(render(snapshot, console.width))
+        console.print(render(seen(snapshot, View()), console.width))
     return asker.status
 
 
@@ -83,11 +87,17 @@ class _Asking:
         self._asker = asker
         self._interval_s = interval_s
         self._ended = threading.Event()
+        self._hurried = threading.Event()
         threading.Thread(target=self._run, name="asking", daemon=True).start()
 
     def end(self) -> None:
         """Look no more; one that goes on is left to itself."""
         self._ended.set()
+        self._hurried.set()
+
+    def hurry(self) -> None:
+        """Look at once, and not only when it is time."""
+        self._hurried.set()
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -96,21 +106,30 @@ class _Asking:
                 self.newest = self._asker.look()
             except Exception as error:  # noqa: BLE001  (whatever it is: the screen goes on, and says so)
                 self.newest = self._asker.failed(f"Asking failed: {type(error).__name__}: {error}")
-            self._ended.wait(max(0.0, self._interval_s - (time.monotonic() - began)))
+            self._hurried.wait(max(0.0, self._interval_s - (time.monotonic() - began)))
+            if not self._ended.is_set():
+                self._hurried.clear()
 
 
 def _again_and_again(asker: Asker, interval_s: float) -> None:
     console = Console()
-    hint = f"every {interval_s:g} s, q ends"
+    view = View()
+    held: Snapshot | None = None
     with single_keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         asking = _Asking(asker, interval_s)
         try:
             drawn: tuple[object, ...] = ()
-            while not set(keys.wait(KEY_WAIT_S)) & set("qQ\x04"):
-                snapshot, size = asking.newest, console.size
-                if drawn != (id(snapshot), size) and snapshot is not None:
-                    live.update(render(snapshot, size.width, size.height, hint=hint), refresh=True)
-                    drawn = (id(snapshot), size)
+            while not (view := press(view, keys.wait(KEY_WAIT_S))).ended:
+                if asker.focus != view.topic:
+                    asker.focus = view.topic
+                    asking.hurry()
+                held = held if view.paused and held is not None else asking.newest
+                size = console.size
+                if drawn != (id(held), size, view) and held is not None:
+                    hint = view.hint or f"every {interval_s:g} s, q ends, ? helps"
+                    drawing = render(seen(held, view), size.width, size.height, hint=hint)
+                    live.update(render_help(size.width, size.height) if view.help else drawing, refresh=True)
+                    drawn = (id(held), size, view)
         finally:
             asking.end()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import msgspec
 
+from regency.history.events import events_of
 from regency.history.records import Decision, decode_decision
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
@@ -93,6 +94,15 @@ class DecisionLine(msgspec.Struct, frozen=True):
     why: str
 
 
+class EventLine(msgspec.Struct, frozen=True):
+    """What was decided because of one cause, in a sentence; `time_ms` since 1970."""
+
+    time_ms: int
+    controller_epoch: int
+    number: int
+    told: str
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """All of it. Where no controller answers now: what was known last, `age_s` seconds ago, and why in `notes`."""
 
@@ -108,6 +118,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     worst: list[TroubleLine] = []
     decisions: list[DecisionLine] = []
     """Oldest first."""
+    events: list[EventLine] = []
+    """The same by event, oldest first; many more decisions may stand behind them."""
+    focus: str = ""
+    """The topic whose partitions are in `focused`, all of them; empty: none was asked for."""
+    focused: list[TroubleLine] = []
 
 
 class Reader:
@@ -117,15 +132,16 @@ class Reader:
         self._servers = servers
         self._rates = Rates()
         self._decisions: dict[tuple[int, int], DecisionLine] = {}
+        self._events: dict[tuple[int, int], EventLine] = {}
 
     def read(self, answer: pb.SummariseResponse, disks: dict[int, float], *, now_s: float, time_ms: int) -> Snapshot:
         """What a ruling controller has told, and how full volumes are, by broker; `now_s` is monotonic."""
         brokers = [self._broker(answer, each, disks, now_s) for each in answer.brokers]
         self._rates.forget_all_but({(answer.controller_epoch, e.broker_id, e.broker_epoch) for e in answer.brokers})
-        for line in answer.decisions:
-            decision = decode_decision(line)
-            if decision is not None:
-                self._decisions[decision.controller_epoch, decision.number] = _decided(decision)
+        decoded = [each for each in map(decode_decision, answer.decisions) if each is not None]
+        for decision in decoded:
+            self._decisions[decision.controller_epoch, decision.number] = _decided(decision)
+        self._see_events(answer, decoded)
         kept = sorted(self._decisions)[-DECISIONS_KEPT:]
         self._decisions = {key: self._decisions[key] for key in kept}
         told = [each.records_per_s for each in brokers if each.records_per_s is not None]
@@ -148,7 +164,19 @@ class Reader:
             records_per_s=sum(told) if told else None,
             worst=[_trouble(each) for each in answer.worst],
             decisions=list(self._decisions.values()),
+            events=list(self._events.values()),
         )
+
+    def _see_events(self, answer: pb.SummariseResponse, decisions: Sequence[Decision]) -> None:
+        """Keep the last events. A controller that is too old to tell them tells of decisions: they are put together."""
+        epoch = answer.controller_epoch
+        told = [EventLine(each.time_ms, epoch, each.number, each.told) for each in answer.events]
+        if not told:
+            self._events = {key: each for key, each in self._events.items() if key[0] != epoch}
+            together = events_of(decisions)
+            told = [EventLine(e.time_ms, e.controller_epoch, e.decisions[0].number, e.told) for e in together]
+        self._events |= {(each.controller_epoch, each.number): each for each in told}
+        self._events = {key: self._events[key] for key in sorted(self._events)[-DECISIONS_KEPT:]}
 
     def read_described(self, told: controller_pb2.DescribeControllerResponse, *, time_ms: int) -> Snapshot:
         """What a controller of an older version tells."""

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from rich.console import Group
 from rich.text import Text
 
-from regency.cli.top.reading import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
+from regency.cli.top.keys import HELP
+from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
 
 HEAD = "bold"
 QUIET = "dim"
 GOOD, WARN, BAD = "green", "yellow", "bold red"
 LEAST_NAME = 20
 """Columns that the name of a partition has at least, where names are long."""
+TWO_COLUMNS = 160
+"""From so many columns on decisions stand beside brokers and partitions."""
 LEAST_FOLDED = 40
 """Narrower screens show the begin of what is too long; others go on in a second line."""
 OLD_S = 5.0
 """What is older is said to be."""
 _STATES = {"live": GOOD, "leaving": WARN, "silent": WARN, "dead": BAD}
-_KINDS = {"offline": ("offline", BAD), "under_min_isr": ("under min ISR", BAD), "under_replicated": ("lacks ISR", WARN)}
+_KINDS = {
+    "well": ("well", GOOD),
+    "offline": ("offline", BAD),
+    "under_min_isr": ("under min ISR", BAD),
+    "under_replicated": ("lacks ISR", WARN),
+}
 
 
 class _Cell(NamedTuple):
@@ -59,19 +68,39 @@ def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: s
             words = f"counting: {snapshot.partitions.topics_to_count:,} topics are not in these numbers yet"
             lines.append(_fit(Text(words, style=WARN), width))
     left = None if height is None else max(0, height - len(lines))
-    brokers = _table(_BROKERS, [_broker(each) for each in by_trouble(snapshot.brokers)], width)
-    worst = _table(_WORST, [_Row(_trouble(each)) for each in snapshot.worst], width)
-    decisions = _decisions(snapshot.decisions, width)
-    for_brokers, for_worst, for_decisions = _shares([_lines_of(each) for each in (brokers, worst, decisions)], left)
+    beside = width >= TWO_COLUMNS and bool(snapshot.events)
+    table = width // 2 if beside else width
+    brokers = _table(_BROKERS, [_broker(each) for each in snapshot.brokers], table)
+    worst = _table(_WORST, [_Row(_trouble(each)) for each in snapshot.worst], table)
+    if beside:
+        for_brokers, for_worst = _shares([_lines_of(each) for each in (brokers, worst)], left)
+        tables = [*_first(brokers, for_brokers, "brokers", table), *_first(worst, for_worst, "of those named", table)]
+        events = _events(snapshot.events, width - table - 2)
+        told = _newest(events, _lines_of(events) if left is None else left, width - table - 2)
+        return Group(*_cut([*lines, *_side_by_side(tables, told, table, width)], height))
+    events = _events(snapshot.events, width)
+    for_brokers, for_worst, for_events = _shares([_lines_of(each) for each in (brokers, worst, events)], left)
     lines += _first(brokers, for_brokers, "brokers", width)
     lines += _first(worst, for_worst, "of those named", width)
-    lines += _newest(decisions, for_decisions, width)
+    lines += _newest(events, for_events, width)
     return Group(*_cut(lines, height))
 
 
-def by_trouble(brokers: Iterable[BrokerLine]) -> list[BrokerLine]:
-    """Brokers with something wrong first, then by number."""
-    return sorted(brokers, key=lambda each: (each.state == "live" and not each.failure, each.broker))
+def render_help(width: int, height: int) -> Group:
+    """What keys there are."""
+    return Group(*_cut([_fit(Text(line), width) for line in ("regency top: keys", "", *HELP)], height))
+
+
+def _side_by_side(left: Sequence[Text], right: Sequence[Text], room: int, width: int) -> list[Text]:
+    """Two columns of lines; the left one in so many columns of the screen."""
+    both = []
+    for place in range(max(len(left), len(right))):
+        line = left[place].copy() if place < len(left) else Text()
+        if place < len(right):
+            line.pad_right(room + 2 - len(line))
+            line = Text.assemble(line, right[place])
+        both.append(_fit(line, width))
+    return both
 
 
 # How the lines are shared out
@@ -109,15 +138,17 @@ def _first(table: Sequence[_Block], lines: int, what: str, width: int) -> list[T
 
 
 def _newest(blocks: Sequence[_Block], lines: int, width: int) -> list[Text]:
-    """A heading and the last of what follows, in so many lines. Of the first one shown perhaps not all."""
+    """A heading and the last of what follows, in so many lines: those that fit whole, of the newest at least a part."""
     if lines == 0 or not blocks:
         return []
-    told = [line for block in blocks[1:] for line in block]
-    first = len(told) - min(lines - 1, len(told))
-    starts = {sum(map(len, blocks[1:place])) for place in range(1, len(blocks))}
-    if first < len(told) and first not in starts:  # the second line of one
-        told[first] = _fit(Text.assemble(told[first - 1], " …"), width)
-    return [*blocks[0], *told[first:]]
+    told: list[Text] = []
+    for block in reversed(blocks[1:]):
+        if len(told) + len(block) > lines - 1:
+            if not told and lines > 1:
+                told = [*block[: lines - 2], _fit(Text.assemble(block[lines - 2], " …"), width)]
+            break
+        told = [*block, *told]
+    return [*blocks[0], *told]
 
 
 # Parts
@@ -205,18 +236,17 @@ def _trouble(line: TroubleLine) -> list[_Cell]:
     ]
 
 
-def _decisions(decisions: Sequence[DecisionLine], width: int) -> list[_Block]:
-    """The newest last, so that it stands where the eye comes to rest; reasons in a second line, where they are long."""
-    if not decisions:
+def _events(events: Sequence[EventLine], width: int) -> list[_Block]:
+    """The newest last, so that it stands where the eye comes to rest; broken between words."""
+    if not events:
         return []
     told = [[_fit(Text("LAST DECISIONS", style=HEAD), width)]]
-    for each in decisions:
-        text = Text(f"{_time(each.time_ms)} ", style=QUIET)
-        indent = len(text)
-        text.append(_shortened(_clean(each.subject), max(LEAST_NAME, width // 2 - 10)), style="not dim bold")
-        text.append(_clean(f": {each.decided}"), style="not dim")
-        why = Text(_clean(f"({each.why})"))
-        told.append(_folded(text, why, indent, width))
+    for each in events:
+        when = f"{_time(each.time_ms)} "
+        room = width - len(when) if width >= LEAST_FOLDED else 10**6
+        first, *others = textwrap.wrap(_clean(each.told), room, break_on_hyphens=False) or [""]
+        lines = [Text.assemble((when, QUIET), first), *(Text(" " * len(when) + other) for other in others)]
+        told.append([_fit(line, width) for line in lines])
     return told
 
 

@@ -124,9 +124,23 @@ def test_a_broker_is_killed_and_returns_and_q_ends_it(watched, eventually):
         what="partitions in trouble",
     )
     assert re.search(r"alone-\d +offline +none", screen), screen
-    assert "went offline" in screen, "decisions, with their reasons"
+    died = f"broker {killed} dead (it ruled as controller in epoch 1, and its registration is gone): "
+    assert died in " ".join(screen.split()), "a line for the event, with its reason"
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 80
+    words = ["history", "--subject", f"broker {killed}", "--bootstrap-server", watched.bootstrap_servers]
+    told = CliRunner().invoke(cli, words, prog_name="regency").stdout
+    assert re.search(rf"{re.escape(died)}\d partitions lost a replica, \d .* new leader, \d .* none", told), told
+
+    terminal.type("?")
+    eventually(lambda: "regency top: keys" in terminal.screen(), what="the keys")
+    terminal.type(" ")
+    terminal.type(f"b{killed}\r")
+    eventually(lambda: not terminal.live() and f"{killed}  dead" in terminal.screen(), what="one broker")
+    terminal.type("\x1btalone\r")
+    shown = lambda name: len(re.findall(rf"^{name}-\d ", terminal.screen(), re.MULTILINE))  # noqa: E731
+    eventually(lambda: (shown("alone"), shown("t")) == (3, 0), what="one topic, also what is well of it")
+    terminal.type("\x1b")
     watched.restart(killed)
     eventually(lambda: len(terminal.live()) == 3, within=30, what="all brokers shown as live")
     eventually(lambda: "lacks ISR" not in terminal.screen(), within=30, what="nothing in trouble")

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from regency.cli.top.reading import BrokerLine, ControllerLine, DecisionLine, PartitionCounts, Snapshot, TroubleLine
+from regency.cli.top.keys import View, seen
+from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
 from regency.cli.top.screen import render
 
 SMALL, LARGE = (80, 24), (200, 60)
@@ -24,10 +25,11 @@ def trouble(number: int, kind: str = "under_replicated") -> TroubleLine:
     return TroubleLine("flights", number, kind, None if kind == "offline" else 1, [1, 2, 3], [1, 2], False)
 
 
-def decision(number: int) -> DecisionLine:
-    why = "first live replica of [2, 1, 3] that is in sync"
-    after = "leader 1, isr [1, 3], leader epoch 1"
-    return DecisionLine(NOON + number, 7, number, f"flights-{number}", "leader 2, isr [1, 2, 3]", after, why)
+def event(number: int, told: str = "") -> EventLine:
+    words = (
+        f"broker {number} dead (its registration is gone): 6 partitions lost a replica, 2 have a new leader, 1 has none"
+    )
+    return EventLine(NOON + number, 7, number, told or words)
 
 
 CALM = Snapshot(
@@ -52,7 +54,7 @@ DISASTER = msgspec.structs.replace(
     ],
     partitions=PartitionCounts(100_000, 2_000_000, 33_333, 1_300_000, 700_000, 120_000, 4_000, 17, 250),
     worst=[*(trouble(number, "offline") for number in range(5)), *(trouble(number) for number in range(5, 50))],
-    decisions=[decision(number) for number in range(50)],
+    events=[event(number) for number in range(50)],
 )
 
 
@@ -62,7 +64,7 @@ def shown(snapshot: Snapshot, size: tuple[int, int | None], *, colour: bool = Fa
     console = Console(
         file=out, width=width, height=height or 25, force_terminal=colour, color_system="standard" if colour else None
     )
-    console.print(render(snapshot, width, height, hint=hint))
+    console.print(render(seen(snapshot, View()), width, height, hint=hint))
     return out.getvalue().splitlines()
 
 
@@ -108,14 +110,14 @@ def test_a_calm_cluster_at_80_by_24():
 def test_the_longest_names_leave_room_for_what_is_said_of_them():
     name = "a" + "." * 247 + "z"
     worst = [TroubleLine(name, 17, "offline", None, [1, 2, 3], [2], False), trouble(4)]
-    told = [msgspec.structs.replace(decision(1), subject=f"{name}-17")]
-    text = shown(msgspec.structs.replace(DISASTER, worst=worst, decisions=told, brokers=[broker(1)]), SMALL)
+    told = [event(1, f"{name}-17: leader 1, ISR 1")]
+    text = shown(msgspec.structs.replace(DISASTER, worst=worst, events=told, brokers=[broker(1)]), SMALL)
     (row,) = [line for line in text if "a..." in line and "offline" in line]
     assert row.split()[0].startswith("a...") and row.split()[0].endswith("..z-17")
     assert row.split()[1:] == ["offline", "none", "1,2,3", "2"]
     (row,) = [line for line in text if "flights-4 " in line]
     assert row.split() == ["flights-4", "lacks", "ISR", "1", "1,2,3", "1,2"]
-    assert "..z-17: leader 1" in text[-2]
+    assert "z-17: leader 1, ISR 1" in text[-1]
 
 
 def test_a_disaster_at_80_by_24_shows_of_everything_the_worst():
@@ -128,30 +130,21 @@ def test_a_disaster_at_80_by_24_shows_of_everything_the_worst():
     assert [line.split()[:2] for line in lines[brokers + 1 : brokers + 3]] == [["60", "leaving"], ["61", "silent"]]
     assert any(line.startswith("and ") and line.endswith("more brokers") for line in lines)
     assert any(line.startswith("flights-0") and "offline" in line and "none" in line for line in lines)
-    assert lines[-2].split(" ", 1)[1] == "flights-49: leader 1, isr [1, 3], leader epoch 1"
-    assert lines[-1] == " " * 9 + "(first live replica of [2, 1, 3] that is in sync)"
+    assert lines[-2].split(" ", 1)[1] == "broker 49 dead (its registration is gone): 6 partitions lost a replica,"
+    assert lines[-1] == " " * 9 + "2 have a new leader, 1 has none"
     assert len(lines) == 24
 
 
-def test_the_whole_reason_is_told_at_80_by_24():
-    why = "[1] went offline; 1 is kept as the last known to be in sync"
-    told = [msgspec.structs.replace(decision(number), why=why) for number in range(3)]
-    lines = shown(msgspec.structs.replace(CALM, decisions=told), SMALL)
-    assert sum(line == f"         ({why})" for line in lines) == 3
-    lines = shown(msgspec.structs.replace(CALM, decisions=told), (80, 8 + 1 + 5))
-    assert [line.partition(": ")[0][9:] for line in (lines[-5], lines[-4], lines[-2])] == [
-        "flights-0",
-        "flights-1",
-        "flights-2",
-    ]
-    assert lines[-5].endswith("leader epoch 1 …")
-    assert sum(line == f"         ({why})" for line in lines) == 2
-
-
-def test_what_fits_into_a_line_is_in_one():
-    told = msgspec.structs.replace(decision(1), why="[2] went offline")
-    lines = shown(msgspec.structs.replace(CALM, decisions=[told]), SMALL)
-    assert lines[-1].endswith("flights-1: leader 1, isr [1, 3], leader epoch 1 ([2] went offline)")
+def test_events_break_between_words_and_of_the_newest_at_least_a_part_is_shown():
+    told = msgspec.structs.replace(CALM, events=[event(number) for number in range(3)])
+    lines = shown(told, (80, 8 + 1 + 5))
+    assert lines[8] == "LAST DECISIONS"
+    assert [line.split()[1:3] for line in lines[9::2]] == [["broker", "1"], ["broker", "2"]], "those that fit whole"
+    long = msgspec.structs.replace(CALM, events=[event(1, "word " * 100)])
+    cut = shown(long, (80, 8 + 1 + 2))
+    assert len(cut) == 11 and cut[-1].endswith("word …")
+    short = shown(msgspec.structs.replace(CALM, events=[event(1, "flights-1: leader 1")]), SMALL)
+    assert short[-1].endswith("flights-1: leader 1")
 
 
 def test_why_a_broker_takes_nothing_is_told_at_80_by_24():
@@ -179,12 +172,12 @@ def test_a_disaster_at_200_by_60_shows_more_of_it():
         )
     text = "\n".join(large)
     assert "No answer from host:1: unavailable" in text, "why a broker takes nothing"
-    assert "(first live replica of [2, 1, 3] that is in sync)" in text, "the whole reason"
+    assert "1 has none" in text.split("LAST DECISIONS")[1].splitlines()[2], "beside the brokers, in the second line"
 
 
 def test_without_a_limit_everything_is_shown():
     lines = shown(DISASTER, (120, None))
-    assert sum(" flights-" in line for line in lines) == 50
+    assert sum(" dead (its" in line for line in lines) == 50
     assert sum(line.startswith("flights-") for line in lines) == 50
     assert sum(".example:9092" in line for line in lines) == 61
 
@@ -205,9 +198,9 @@ def test_what_an_older_controller_does_not_tell_is_left_open():
 
 def test_names_and_reasons_give_no_orders_to_the_terminal():
     evil = "\x1b[2J\x1b]0;owned\x07 [red]not markup[/red]"
-    line = msgspec.structs.replace(decision(1), why=evil)
+    line = event(1, evil)
     hostile = msgspec.structs.replace(
-        CALM, notes=[evil], decisions=[line], brokers=[broker(1, failure=evil, address=evil)], servers=evil
+        CALM, notes=[evil], events=[line], brokers=[broker(1, failure=evil, address=evil)], servers=evil
     )
     text = "\n".join(shown(hostile, (400, 60)))
     assert "\x1b" not in text and "\x07" not in text
