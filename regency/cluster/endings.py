@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from regency.cluster.launcher import LIFE_FILE
 from regency.cluster.processes import ProcessRef, this_boot
 
+_NOTED_WITHIN_S = 0.5
+_POLL_S = 0.02
 _OUT_OF_MEMORY = {
     "yes": "out of memory, as the kernel's log says",
     "likely": "probably out of memory: the kernel killed for that in its cgroup",
@@ -95,7 +98,7 @@ def signal_name(status: int) -> str:
 
 def ending(last: LastLife, directory: Path) -> Ending:
     """How this process ended, from what a command noted, and its parent in `directory`, the process's own."""
-    end = read_life(directory, last.ref)
+    end = _noted_soon(directory, last.ref) if last.ref.started.partition("/")[0] == this_boot() else None
     told = Ending("")
     if end is not None:
         by_signal = end.status < 0
@@ -113,7 +116,17 @@ def ending(last: LastLife, directory: Path) -> Ending:
         return told
     if last.ref.started.partition("/")[0] != this_boot():
         return Ending("ended with this machine, which was started again since", out_of_memory="no")
-    return Ending("ended; how is not known, because the process that watched it is gone too")
+    return Ending("ended; how is not known, because no process of the lab was there to see it")
+
+
+def _noted_soon(directory: Path, ref: ProcessRef) -> EndRecord | None:
+    """What the parent noted; a parent that has just lost its child gets a moment to note it."""
+    deadline = time.monotonic() + _NOTED_WITHIN_S
+    while (end := read_life(directory, ref)) is None and noted(directory, ref.name) == ref:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    return end
 
 
 def _read(directory: Path) -> _Life | None:

@@ -180,7 +180,7 @@ def _process(
 def _how(status: ZooKeeperStatus | BrokerStatus) -> str:
     """`is paused`, or for what does not run how it ended."""
     if status.ended is None:
-        return f"is {status.state}"
+        return f"is {status.state}" + (": it was never started" if status.state == ProcessState.DEAD.value else "")
     at = "" if status.ended.at_ms is None else f" at {local_time(status.ended.at_ms)}"
     return f"is {status.state}: it {status.ended.how}{at}"
 
