@@ -216,6 +216,24 @@ def cli(*words: str) -> Callable[[list[str]], int]:
     return call
 
 
+def demo(arguments: list[str]) -> int:
+    """`regency demo`; then how to go on."""
+    status = run([sys.executable, "-m", "regency", "demo", *arguments])
+    if status == 0 and not {"--help", "-h"} & set(arguments):
+        print("\n`. .venv/bin/activate` gives this shell the command `regency`; go on with `regency up --detach`.")
+    return status
+
+
+def wheel(_: list[str]) -> int:
+    """Build the wheel into dist/, for machines without this checkout."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", "dist", "."]
+    status = run(command)
+    if status == 0:
+        [built] = sorted((ROOT / "dist").glob("regency-*.whl"), key=lambda path: path.stat().st_mtime)[-1:]
+        print(f"dist/{built.name}: install it with `pip install 'dist/{built.name}[demo]'`")
+    return status
+
+
 def up(arguments: list[str]) -> int:
     """`up [N]`: a cluster of N agents (3) kept in .run/."""
     count = ["--brokers", arguments.pop(0)] if arguments and arguments[0].isdigit() else []
@@ -236,12 +254,13 @@ def bench(arguments: list[str]) -> int:
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "demo": cli("demo"),
+    "demo": demo,
     "test": test,
     "check": check,
     "up": up,
     "logs": cli("logs"),
     "down": cli("down"),
+    "wheel": wheel,
     "sim": sim,
     "ledger": ledger,
     "bench": bench,
