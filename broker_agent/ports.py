@@ -92,6 +92,10 @@ class IsrStore(Protocol):
         """Write the change; `done` is called on the data loop, once, when the outcome is known. Never blocks."""
         ...
 
+    def withdraw(self, topic_partition: TopicPartition) -> bool:
+        """Give up what waits to be written of a partition. Returns whether none of it can reach ZooKeeper any more."""
+        ...
+
     def ask(self, topic_partition: TopicPartition) -> None:
         """Have the controller read the partition's state, and tell us by LeaderAndIsr if we do not have it."""
         ...

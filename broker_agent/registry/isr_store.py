@@ -19,6 +19,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -66,8 +67,11 @@ class _Submitted(msgspec.Struct):
     done: Done
     generation: int
     state: LeaderIsrAndControllerEpoch
+    taken: bool = False
+    """It is in the batch that is being written."""
     sent: bool = False
     """It was sent, and no reply came: it may have been written."""
+    withdrawn: bool = False
 
 
 class _NotSent(msgspec.Struct, frozen=True):
@@ -107,6 +111,8 @@ class IsrWriter:
         self._latest_ms = latest_ms
         self._wake = threading.Condition()
         self._waiting: deque[_Submitted] = deque()
+        self._open: dict[TopicPartition, list[_Submitted]] = {}
+        """Changes without an outcome."""
         self._stopping = False
         self._held_back = False
         self._asked: list[TopicPartition] = []
@@ -127,8 +133,27 @@ class IsrWriter:
             LeaderAndIsr(change.leader, change.leader_epoch, change.isr, change.zk_version), change.controller_epoch
         )
         with self._wake:
-            self._waiting.append(_Submitted(change, done, generation, state))
+            pending = _Submitted(change, done, generation, state)
+            self._waiting.append(pending)
+            self._open.setdefault(change.topic_partition, []).append(pending)
             self._wake.notify()
+
+    def withdraw(self, topic_partition: TopicPartition) -> bool:
+        """Give up changes of a partition that were not sent. Returns whether none is under way, or may have been sent.
+
+        A state znode begins at version 0 again where its topic is created again: a change of the old one would fit.
+        """
+        with self._wake:
+            open_ones = self._open.pop(topic_partition, [])
+            left = [each for each in open_ones if each.taken or each.sent]
+            if left:
+                self._open[topic_partition] = left
+            gone = [each for each in open_ones if not (each.taken or each.sent)]
+            for each in gone:
+                each.withdrawn = True
+        for each in gone:
+            self._post(partial(each.done, IsrNotWritten("its replica is deleted")))
+        return not left
 
     def ask(self, topic_partition: TopicPartition) -> None:
         """Name the partition in a notification: the controller reads its state and tells its leader what is new."""
@@ -166,7 +191,10 @@ class IsrWriter:
                 self._asked.clear()
                 due_in_ms = self._announcement_due_in_ms()
                 if self._waiting and not self._held_back:
-                    return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                    batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                    for pending in batch:
+                        pending.taken = True
+                    return [pending for pending in batch if not pending.withdrawn]
                 if due_in_ms is not None and due_in_ms <= 0 and not self._held_back:
                     return []
                 wait_ms = due_in_ms if due_in_ms is not None and not self._held_back else None
@@ -193,6 +221,8 @@ class IsrWriter:
         if again:
             crash_point("agent.isr.before_held_back")
             with self._wake:
+                for pending in again:
+                    pending.taken = False
                 self._waiting.extendleft(reversed(again))
             self._hold_back()
 
@@ -288,6 +318,10 @@ class IsrWriter:
 
     def _finish(self, pending: _Submitted, outcome: IsrOutcome) -> None:
         change = pending.change
+        with self._wake:
+            others = [each for each in self._open.pop(change.topic_partition, []) if each is not pending]
+            if others:
+                self._open[change.topic_partition] = others
         wanted = list(change.isr)
         if isinstance(outcome, IsrWritten):
             self._hindrance = ""

@@ -33,7 +33,7 @@ from regency.model.state_changes import STATE_CHANGES, traced
 logger = logging.getLogger(__name__)
 
 NOT_NOW = ErrorCode.REQUEST_TIMED_OUT
-"""What could not be done for lack of descriptors or memory: the controller asks again."""
+"""What could not be done yet, for lack of descriptors or memory, or of an outcome: the controller asks again."""
 
 _NAMED = 5
 """Partitions a log line names before it only counts."""
@@ -281,7 +281,11 @@ class ControlPath:
         error = ErrorCode.NONE
         if partition is not None and partition.role is not Role.OFFLINE:
             partition.stop()
-        if stop.delete:
+        if stop.delete and not self._isr.withdraw(name):
+            error = (
+                NOT_NOW  # confirmed, its topic may be created again, with a state of the version that the write names
+            )
+        elif stop.delete:
             try:
                 hosting.logs.delete_async(name)
             except LogBusy:
@@ -305,6 +309,7 @@ class ControlPath:
         crash_point("replication.forget.before_change")
         for partition in gone:
             partition.stop()
+            self._isr.withdraw(partition.topic_partition)
             self._hosting.forget(partition)
             self._hosting.changed(partition.topic_partition)
         self._fetchers.stop_idle()

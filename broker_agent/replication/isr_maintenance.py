@@ -42,6 +42,10 @@ class IsrMaintenance:
         if change is not None:
             self._submit(partition, change)
 
+    def withdraw(self, topic_partition: TopicPartition) -> bool:
+        """Give up the change of a partition that is deleted. Returns whether none can be written any more."""
+        return self._store.withdraw(topic_partition)
+
     def start_sweep(self) -> None:
         """Look at every led partition, in slices; due twice per replica.lag.time.max.ms. A running sweep goes on."""
         hosted = self._hosting.partitions

@@ -406,3 +406,27 @@ def test_changes_keep_their_order_when_they_are_sent_again(writing: Writing) -> 
     writing.session.resume()
     writing.run()
     assert order == [0, 1, 2]
+
+
+def test_a_change_that_waits_is_given_up_where_its_replica_is_deleted_and_others_are_written(writing: Writing) -> None:
+    other = TopicPartition("flights", 1)
+    writing.session.server.put(znode_paths.partition_state(other), state(isr(1, 2, 3)))
+    writing.submit(change(isr(1, 2)))
+    writing.submit(change(isr(1, 3), partition=other))
+    assert writing.writer.withdraw(FLIGHTS)
+    writing.run()
+    assert writing.outcomes == [IsrNotWritten("its replica is deleted"), IsrWritten(ZkVersion(1))]
+    assert writing.session.server.nodes[STATE].data == state(isr(1, 2, 3))
+    assert writing.session.server.nodes[znode_paths.partition_state(other)].data == state(isr(1, 3))
+
+
+def test_a_change_that_is_on_its_way_is_waited_for_before_its_replica_is_deleted(writing: Writing) -> None:
+    writing.submit(change(isr(1, 2)))
+    batch = writing.writer._next_batch()
+    assert not writing.writer.withdraw(FLIGHTS)
+    writing.session.lose_replies = 1
+    writing.writer._write(batch)
+    assert not writing.writer.withdraw(FLIGHTS)
+    writing.run()
+    assert writing.writer.withdraw(FLIGHTS)
+    assert writing.outcomes == writing.written

@@ -189,6 +189,9 @@ class FakeIsrStore:
         self.submitted.append(change)
         self.waiting.append((change, done))
 
+    def withdraw(self, topic_partition: TopicPartition) -> bool:
+        return not any(change.topic_partition == topic_partition for change, _ in self.waiting)
+
     def ask(self, topic_partition: TopicPartition) -> None:
         self.asked.append(topic_partition)
 

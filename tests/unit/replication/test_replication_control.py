@@ -211,6 +211,23 @@ def test_deletion_is_taken_without_an_epoch_or_with_one_not_below_ours(cluster, 
     assert cluster[2].manager.stop_replicas([stop(state, epoch=epoch, delete=True)])[TP].error is ErrorCode.NONE
 
 
+def test_a_log_is_not_deleted_while_an_isr_of_its_partition_may_still_be_written(cluster) -> None:
+    state = cluster.lead(1)
+    cluster[1].isr_store.held = True
+    cluster.sever(1, 2)
+    cluster[1].produce("a")
+    cluster.advance(cluster.settings.replica_lag_time_max_ms * 2)
+    assert cluster[1].isr_store.waiting
+
+    answer = cluster[1].manager.stop_replicas([stop(state, delete=True)])[TP]
+    assert (answer.error, cluster[1].logs.get(TP) is None) == (NOT_NOW, False)
+
+    cluster[1].isr_store.held = False
+    cluster.run()
+    answer = cluster[1].manager.stop_replicas([stop(state, delete=True)])[TP]
+    assert (answer.error, cluster[1].logs.get(TP)) == (ErrorCode.NONE, None)
+
+
 def test_deletion_with_a_lower_epoch_is_fenced(cluster) -> None:
     cluster.lead(1)
     state = cluster.lead(1)
