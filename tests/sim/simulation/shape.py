@@ -195,6 +195,7 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         producer_id_expiration_check_interval_ms=2_000,
         log_flush_interval_messages=storage.flush_messages,
         log_flush_interval_ms=storage.flush_ms,
+        log_flush_scheduler_interval_ms=500 if storage.flush_ms != NEVER else NEVER - 1,
         log_flush_offset_checkpoint_interval_ms=5_000,
         log_flush_start_offset_checkpoint_interval_ms=5_000,
         auto_create_topics_enable=False,
