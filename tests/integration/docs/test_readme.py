@@ -55,6 +55,7 @@ def pattern(shown: list[str]) -> re.Pattern[str]:
             parts.append(r"(?:.*\n)*?")
         elif line.strip():
             words = [re.sub(r"\d+", r"\\d+", re.escape(word)) for word in line.split()]
+            words = [word.replace("/home/me/", r"\S*/") for word in words]
             parts.append(r"\s*" + r"\s+".join(words) + r"[ ]*\n")
     return re.compile("".join(parts))
 
