@@ -59,8 +59,9 @@ class ToldEvent(NamedTuple):
 class _Going:
     """What was decided in one event so far. Reading it costs the more the more partitions it has: it waits for that."""
 
-    def __init__(self, number: int, time_ms: int) -> None:
+    def __init__(self, number: int, cause: str, time_ms: int) -> None:
         self.number = number
+        self.cause = cause
         self.time_ms = time_ms
         self.notes: list[Note] = []
         self.states: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {}
@@ -80,7 +81,7 @@ class _Going:
         states = list(self.states.items())
         changes = Counter(_change(*moved) for _, moved in states)
         topics = {partition.topic for partition, _ in states}
-        moves = Moves(changes, str(states[0][0]) if states else "", topics, list(self.why))
+        moves = Moves(changes, str(states[0][0]) if states else "", topics, list(self.why), self.cause)
         return ToldEvent(self.number, self.time_ms, tell(list(self.notes), moves))
 
 
@@ -181,7 +182,7 @@ class DecisionLog:
         if going is None or going.number != self._event_number:
             if going is not None:
                 self._told.append(going.tell())
-            self._going = going = _Going(self._event_number, self._clock.wall_ms())
+            self._going = going = _Going(self._event_number, self._event, self._clock.wall_ms())
         return going
 
     def _keep(self, decided: list[Decision]) -> None:

@@ -35,6 +35,7 @@ from regency.cluster.state import (
     stopped_error,
     write_state,
 )
+from regency.cluster.status import ruler
 from regency.cluster.verbs import Target
 
 _CLOSE_GRACE_S = 15.0
@@ -194,7 +195,8 @@ class Cluster(Lab):
         self._forget_session()
         state = self.state
         alive = state.alive(self.directory)
-        processes.end([ref for ref in alive if ref.name != ZOOKEEPER], grace_s=grace_s)
+        last = ruler(state) if grace_s > 0 else ""
+        processes.end([ref for ref in alive if ref.name != ZOOKEEPER], grace_s=grace_s, last=last)
         for agent in self._parts.agents.values():
             agent.kill()
         server = self._parts.own_zookeeper()

@@ -26,6 +26,8 @@ import msgspec
 _PROC = Path("/proc")
 _POLL_S = 0.02
 _PAUSE_TIMEOUT_S = 5.0
+_LEAST_GRACE_S = 1.0
+"""What the last one gets, however long the others took."""
 _STOPPED = ("T", "t")
 _STAT_THREADS, _STAT_STARTED = 17, 19  # fields of /proc/PID/stat, counted from `state`
 
@@ -164,17 +166,23 @@ def wait_gone(refs: Sequence[ProcessRef], timeout_s: float) -> list[ProcessRef]:
         time.sleep(_POLL_S)
 
 
-def end(refs: Sequence[ProcessRef], *, grace_s: float, kill_timeout_s: float = 10.0) -> list[ProcessRef]:
+def end(
+    refs: Sequence[ProcessRef], *, grace_s: float, kill_timeout_s: float = 10.0, last: str = ""
+) -> list[ProcessRef]:
     """End processes and their groups: resume, SIGTERM, up to `grace_s` seconds, SIGKILL. Returns those killed.
 
-    `grace_s` 0 kills at once. Only the process itself gets SIGTERM: it ends its children in its own order.
+    The one of the name `last` is asked when the others are gone. `grace_s` 0 kills at once. Only the process itself
+    gets SIGTERM: it ends its children in its own order.
     """
     left = [ref for ref in refs if members(ref)]
     if grace_s > 0:
-        for ref in left:
-            send(ref, signal.SIGCONT)
-            send(ref, signal.SIGTERM, children=state_of(ref) is ProcessState.DEAD)
-        left = wait_gone(left, grace_s)
+        until, asked = time.monotonic() + grace_s, left
+        left = []
+        for group in ([ref for ref in asked if ref.name != last], [ref for ref in asked if ref.name == last]):
+            for ref in group:
+                send(ref, signal.SIGCONT)
+                send(ref, signal.SIGTERM, children=state_of(ref) is ProcessState.DEAD)
+            left += wait_gone(group, max(until - time.monotonic(), min(grace_s, _LEAST_GRACE_S)))
     deadline = time.monotonic() + kill_timeout_s
     alive = left
     while alive and time.monotonic() < deadline:

@@ -18,6 +18,7 @@ from regency.cluster.state import (
     ZOOKEEPER,
     ClusterState,
     Stopped,
+    agent_name,
     command_for,
     local_time,
     read_state,
@@ -198,6 +199,18 @@ def _read(state: ClusterState) -> ClusterSnapshot:
         observer.close()
 
 
+def ruler(state: ClusterState) -> str:
+    """The agent whose controller rules, which is to be ended last: it moves leadership away from the others.
+
+    Empty where ZooKeeper does not say.
+    """
+    try:
+        found = _read(state).controller
+    except RegencyError:
+        return ""
+    return "" if found is None else agent_name(found)
+
+
 GRACE_S = 15.0
 _ZOOKEEPER_GRACE_S = 5.0
 _LOCK_WAIT_S = 10.0
@@ -237,7 +250,7 @@ def _end(record: LabRecord, grace_s: float) -> list[Ended]:
     agents = [ref for ref in alive if ref.name != ZOOKEEPER]
     zookeepers = [ref for ref in alive if ref.name == ZOOKEEPER]
     try:
-        killed = processes.end(agents, grace_s=grace_s)
+        killed = processes.end(agents, grace_s=grace_s, last=ruler(state) if grace_s > 0 else "")
         killed += processes.end(zookeepers, grace_s=min(grace_s, _ZOOKEEPER_GRACE_S))
     except PermissionError as error:
         raise ClusterError(

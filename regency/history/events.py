@@ -17,6 +17,7 @@ from regency.model.words import counted, listed
 
 OLD_MS, LEADER_MS = 1_000, 2_000
 """So far apart records of one event are at most: a controller's without an event number, and a leader's."""
+_LEFT = "it left in order"
 _CANDIDATE = "a candidate"
 _STATE = re.compile(r"(?:leader (?P<leader>-?\d+), )?isr \[(?P<isr>[\d, ]*)\]")
 _OF_PARTITION = re.compile(r"(?P<topic>[^/ ]+)-\d+")
@@ -74,6 +75,7 @@ class Event:
             next(iter(self._changes), ""),
             {name.rpartition("-")[0] for name in self._changes},
             set(self._why),
+            self.cause,
             by_leader=self.by.startswith("leader "),
         )
         return tell(self._notes, moves)
@@ -86,6 +88,7 @@ class Moves(NamedTuple):
     first: str
     topics: Collection[str]
     why: Collection[str]
+    cause: str = ""
     by_leader: bool = False
     """A leader changed its ISRs: the same brokers came or went in all of them."""
 
@@ -117,7 +120,8 @@ def _of_partitions(moves: Moves, *, alone: bool) -> str:
     if moves.by_leader and moved:
         brokers = f"broker{'s' if len(moved) > 1 else ''} {listed(moved)}"
         return f"{brokers} {'back in' if after - before else 'out of'} the ISR of {counted(many, 'partition')}{of}{why}"
-    return counts_of(moves.changes, of) + why
+    cause = f"{moves.cause.replace('_', ' ')}: " if alone and moves.cause and len(moves.why) > 1 else ""
+    return cause + counts_of(moves.changes, of) + why
 
 
 def counts_of(changes: Mapping[Change, int], of: str = "") -> str:
@@ -224,6 +228,9 @@ def _of_others(notes: Sequence[Note]) -> list[str]:
     for (kind, before, after, why), names in alike.items():
         subject = f"{kind}{'s' if len(names) > 1 else ''} {listed(names)}" if kind else listed(names)
         step = f" {after}" if kind == "broker" else f": {before} -> {after}"
+        if kind == "broker" and after == "dead" and why.startswith(_LEFT):
+            told.append(f"{subject} {why.removeprefix('it ')}")
+            continue
         reason = _of_several(why) if kind == "broker" and len(names) > 1 else why
         told.append(f"{subject}{step}" + (f" ({reason})" if reason else ""))
     if len(told) > _TOLD:

@@ -81,7 +81,11 @@ def test_what_was_decided_twice_in_an_event_counts_once_by_its_end():
         ),
         (
             [state(1, "f-0", (-1, (1,)), (1, (1,))), state(2, "g-0", (1, (1,)), (1, (1,)), why="x")],
-            "1 partition of 2 topics has a new leader, 1 has a new leader epoch",
+            "broker change: 1 partition of 2 topics has a new leader, 1 has a new leader epoch",
+        ),
+        (
+            [note(each, f"broker {each}", "shutting down, epoch 5", "dead", "it left in order") for each in (2, 3)],
+            "brokers 2, 3 left in order",
         ),
         ([note(1, "topic f", "kept", "to be deleted", "asked")], "topic f: kept -> to be deleted (asked)"),
         (
