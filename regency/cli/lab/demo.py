@@ -111,8 +111,8 @@ def _show(report: DemoReport, json_file: Path | None) -> None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     if report.unavailable_ms:
         click.echo(
-            f"unavailable_ms: the longest that the producer got no acknowledgement from a partition, "
-            f"{report.unavailable_ms} ms. All wait, not only those that lost their leader: acks=all needs every replica "
-            "in sync, until the ISR is without the dead broker.\n"
+            "unavailable_ms: the longest that the producer got no acknowledgement from a partition, "
+            f"{report.unavailable_ms} ms. All wait, not only those that lost their leader: acks=all needs every "
+            "replica in sync, until the ISR is without the dead broker.\n"
         )
     click.echo(report.line)

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from regency.cluster.cluster import Cluster
-from regency.cluster.errors import ClusterStartFailed
+from regency.cluster.errors import NoFreePorts
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[3]
@@ -188,15 +188,17 @@ def test_the_image_s_health_check_finds_the_agent_whatever_its_settings_say(
 @pytest.mark.parametrize(
     ("name", "key"), [("HTTP", "regency.http.port"), ("CONTROLLER_HTTP", "regency.controller.http.port")]
 )
-def test_a_port_that_is_taken_stops_the_start_and_is_named(
-    new_cluster: Callable[..., Cluster], tmp_path: Any, zookeeper: Any, name: str, key: str
-) -> None:
-    cluster = Cluster(
-        1, directory=tmp_path / "taken", zookeeper_connect=f"{zookeeper.connect_string}/taken-{name.lower()}"
-    )
-    port = cluster.state.brokers[0].ports[name]
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(ClusterStartFailed) as failed:
-        cluster.start()
-    cluster.close()
-    assert f"Cannot serve HTTP on 127.0.0.1:{port}: Address already in use." in str(failed.value)
-    assert f"set {key} to another one" in str(failed.value)
+def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path: Any, zookeeper: Any, name: str, key: str) -> None:
+    connect = f"{zookeeper.connect_string}/taken-{name.lower()}"
+    with Cluster(1, directory=tmp_path / "taken", zookeeper_connect=connect) as cluster:
+        cluster.kill(1)
+        port = cluster.state.brokers[0].ports[name]
+        config = str(cluster.directory / "agent-1" / "server.properties")
+        with socket.create_server(("127.0.0.1", port)):
+            with pytest.raises(NoFreePorts, match=f"Port {port} of broker 1 is taken by another program"):
+                cluster.start(1)
+            by_hand = [sys.executable, "-m", "regency", "agent", "--config", config]
+            ended = subprocess.run(by_hand, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert f"Cannot serve HTTP on 127.0.0.1:{port}: Address already in use." in ended.stderr
+    assert f"set {key} to another one" in ended.stderr
