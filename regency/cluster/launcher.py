@@ -191,14 +191,19 @@ def start_detached(pipe: int, life: str, command: list[str]) -> int:
 def keep(pipe: int, life: str, command: list[str]) -> int:
     """Start the program in a session of its own once it stands in the file `life`; wait, and write how it ended."""
     held, let_go = os.pipe()
+    apart, is_apart = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(pipe)
-        os.close(let_go)
+        for other in (pipe, let_go, apart):
+            os.close(other)
         os.setsid()
+        os.close(is_apart)
         # Nothing is to run that stands nowhere: where the keeper is killed before, the program does not begin.
         return become(command) if os.read(held, 1) else EXIT_ORPHAN
     os.close(held)
+    os.close(is_apart)
+    os.read(apart, 1)  # its end: the program leads a group of its own, which signals reach, before its pid is known
+    os.close(apart)
     own = Life(pid, life)
     own.began()
     os.write(pipe, f"{pid}\n".encode())
