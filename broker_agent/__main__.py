@@ -1,4 +1,4 @@
-"""`python -m regency.broker_agent --config server.properties [--override key=value]...`: one broker agent.
+"""`python -m regency.broker_agent --config server.properties [--set key=value]...`: one broker agent.
 
 Starts its own controller process. One JSON line on stdout when it is registered; the log goes to stderr.
 SIGTERM and SIGINT stop it in order, a second one hurries it; SIGUSR1 writes the stacks of all threads to stderr.

@@ -351,13 +351,13 @@ class Agent:
         settings = self._settings
         fixed: list[str] = []
         if settings.regency_controller_http_port == 0 and http_port > 0:
-            fixed += ["--override", f"regency.controller.http.port={http_port}"]
+            fixed += ["--set", f"regency.controller.http.port={http_port}"]
         if settings.controller_listener.port:
             return fixed
         name = settings.controller_listener_name
         others = [end for end in (*settings.listeners, *settings.control_listeners) if end.listener != name]
         own = msgspec.structs.replace(settings.controller_listener, port=port)
-        return (*fixed, "--override", "listeners=" + ",".join(format_endpoint(end) for end in (*others, own)))
+        return (*fixed, "--set", "listeners=" + ",".join(format_endpoint(end) for end in (*others, own)))
 
     def _announce(self, endpoint: Endpoint, port: int) -> None:
         self._bound[endpoint.listener] = (endpoint.host, port)

@@ -84,7 +84,7 @@ def _refusal(context: ControllerContext, broker: BrokerId) -> ForgottenBroker | 
         count = counted(len(held), "partition")
         why = (
             f"Broker {broker} still has replicas of {count}: {listed(held)}. Move them first: "
-            f"`regency brokers drain {broker} --wait`; or cancel what moves them there: `regency partitions cancel`."
+            f"`regency brokers drain {broker}`; or cancel what moves them there: `regency partitions cancel`."
         )
         return ForgottenBroker(broker, ErrorCode.INVALID_REQUEST, why)
     return None

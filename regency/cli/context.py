@@ -8,11 +8,13 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from regency.cli.exits import CommandFailed
 from regency.cluster.state import DEFAULT_DIRECTORY, command_for, read_state
@@ -24,8 +26,15 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 """The largest offset."""
 
-ID = click.IntRange(0, INT32_MAX)
-"""A partition or a broker."""
+
+class Count(click.IntRange):
+    """A whole number, called so where a value is none."""
+
+    name = "whole number"
+
+
+ID = Count(0, INT32_MAX)
+"""A partition."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -64,7 +73,32 @@ class TopicName(click.ParamType[str]):
             self.fail("a topic's name is not empty.", param, ctx)
         return str(value)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Topics of the live cluster."""
+        return completed("topics", ctx, param, incomplete)
 
+
+class BrokerNumber(click.IntRange):
+    """A broker's id."""
+
+    name = "id of a broker"
+
+    def __init__(self) -> None:
+        super().__init__(0, INT32_MAX)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Brokers of the live cluster."""
+        return completed("brokers", ctx, param, incomplete)
+
+
+def completed(what: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers there; see `regency.cli.completing`, which only a shell that asks loads."""
+    offers = importlib.import_module("regency.cli.completing")
+    found: list[CompletionItem] = getattr(offers, what)(ctx, param, incomplete)
+    return found
+
+
+BROKER_ID = BrokerNumber()
 TOPIC_NAME = TopicName()
 
 
@@ -241,6 +275,17 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that is meant. For one that is not there, the error has the nearest names."""
+        name = args[0]
+        if name in self._lazy or ctx.resilient_parsing or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(name[:100], self._lazy, n=2, cutoff=0.6)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the subcommands without loading them."""

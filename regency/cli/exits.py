@@ -27,6 +27,20 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
+MEANINGS = {
+    Exit.DONE: "done; of a question: all is well",
+    Exit.FAILED: "it failed, or what was compared differs; the last line on stderr says what and what to do next",
+    Exit.USAGE: "wrong use: an option or a value that cannot be; nothing was asked of the cluster",
+    Exit.UNHEALTHY: "something is missing: a broker, a leader, a replica, a directory",
+    Exit.IN_PROGRESS: "under way, or no controller rules now: ask again",
+    Exit.TIMED_OUT: "no answer in time, or not done within `--timeout`; what was begun goes on",
+    Exit.REFUSED: "refused for safety: going on could lose something; `--yes`, where the message says so",
+    Exit.INTERRUPTED: "Ctrl-C",
+    Exit.TERMINATED: "SIGTERM or SIGHUP",
+}
+"""The exit statuses in words, for docs/reference/commands.md."""
+
+
 class CommandFailed(RegencyError):
     """A command could not do what was asked; the message is for the user."""
 

@@ -48,6 +48,8 @@ _COMMANDS = {
     ),
     "docs": Lazy("regency.cli.shipped:docs", "Print a page of the documents."),
     "deploy-files": Lazy("regency.cli.shipped:deploy_files", "Copy what runs and watches a cluster of machines."),
+    "schema": Lazy("regency.cli.schemas:schema", "Print the JSON schema of what a command prints with -o json."),
+    "completion": Lazy("regency.cli.completing:completion", "Print what makes a shell complete commands and names."),
     "zookeeper": Lazy("regency.cli.lab.daemons:zookeeper", "Run a ZooKeeper in the foreground."),
     "agent": Lazy("regency.cli.lab.daemons:agent", "Run a broker agent in the foreground."),
     "controller": Lazy(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -18,8 +19,25 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
+class Renamed(click.Option):
+    """An option that is still taken under the names it had before, `old`, which help does not show."""
+
+    def __init__(self, param_decls: Sequence[str], *, old: Sequence[str], **attributes: Any) -> None:
+        super().__init__([*param_decls, *old], **attributes)
+        self.old = frozenset(old)
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """What help says of it, by its present names."""
+        everything = self.opts
+        self.opts = [name for name in everything if name not in self.old]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = everything
+
+
 class SettingsOptions(msgspec.Struct, frozen=True):
-    """`--config`, `--override` and `--environment`."""
+    """`--config`, `--set` and `--environment`."""
 
     config: Path | None
     overrides: tuple[str, ...]
@@ -33,7 +51,7 @@ class SettingsOptions(msgspec.Struct, frozen=True):
         """The same options for the command line of a child."""
         words = ["--config", str(self.config)] if self.config is not None else []
         words += ["--environment"] if self.environment else []
-        return [*words, *(word for pair in self.overrides for word in ("--override", pair))]
+        return [*words, *(word for pair in self.overrides for word in ("--set", pair))]
 
 
 def _pairs(_: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> tuple[str, ...]:
@@ -49,8 +67,10 @@ CONFIG = click.option(
     help="A server.properties with Kafka's keys.",
 )
 OVERRIDE = click.option(
-    "--override",
+    "--set",
     "overrides",
+    cls=Renamed,
+    old=["--override"],
     multiple=True,
     metavar="KEY=VALUE",
     callback=_pairs,

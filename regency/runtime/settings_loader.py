@@ -125,7 +125,7 @@ def load_settings(
     for override in overrides:
         key, value = _split(override)
         properties[key] = value
-        origins[key] = "--override"
+        origins[key] = "--set"
     settings = parse_settings(properties, source=source, origins=origins)
     for warning in (*repeated, *settings.warnings):
         logger.warning("%s: %s", source, warning)
@@ -147,5 +147,5 @@ def _read(path: Path) -> str:
 def _split(override: str) -> tuple[str, str]:
     key, equals, value = override.partition("=")
     if not equals or not key.strip():
-        raise SettingsInvalid("the command line", [f"--override {override[:200]}: expected key=value"])
+        raise SettingsInvalid("the command line", [f"--set {override[:200]}: expected key=value"])
     return key.strip(), value.strip()

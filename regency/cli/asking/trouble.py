@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from regency.cli.asking.config_requests import TOPIC, Resource, describe
-from regency.cli.asking.refusals import TopicMissing
-from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts, cluster_wire
+from regency.cli.asking.naming import existing
+from regency.cli.asking.wire import ClusterWire, PartitionFacts, cluster_wire
 from regency.cli.exits import CommandFailed
-from regency.model.kafka_errors import ErrorCode
 from regency.model.words import counted, listed
 
 _MIN_ISR = "min.insync.replicas"
@@ -31,14 +30,6 @@ def why_unwritten(servers: str, topic: str, acks: str, partition: int | None = N
             return [*unled.values(), *(_too_few(wire, topic, facts, unled) if acks == "all" else ())]
     except CommandFailed as error:
         return [str(error)]
-
-
-def existing(wire: ClusterWire, topic: str) -> TopicFacts:
-    """The topic. Raises TopicMissing."""
-    [found] = wire.topics([topic])
-    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise TopicMissing(topic)
-    return found
 
 
 def never_writable(wire: ClusterWire, topic: str, replication_factor: int) -> str | None:

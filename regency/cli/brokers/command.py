@@ -12,7 +12,7 @@ from regency.cli.asking.config_requests import BROKER, Resource, describe
 from regency.cli.asking.controllers import ControllerFacts, newest_ruler
 from regency.cli.asking.wire import TopicFacts, cluster_wire
 from regency.cli.brokers.leaving import drain_broker, forget_broker, shut_down_broker
-from regency.cli.context import ID, cluster_options, current, print_json, print_rows, say, show
+from regency.cli.context import BROKER_ID, cluster_options, current, print_json, print_rows, say, show
 from regency.cli.exits import CommandFailed
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
@@ -64,8 +64,8 @@ def brokers() -> None:
     \b
     Examples:
       regency brokers list
-      regency brokers drain 3 --wait && regency brokers shutdown 3      it goes
-      regency brokers drain 3 --wait && regency brokers forget 3        it is gone
+      regency brokers drain 3 && regency brokers shutdown 3      it goes
+      regency brokers drain 3 && regency brokers forget 3        it is gone
     """
 
 
@@ -85,7 +85,7 @@ def list_brokers() -> None:
 
 
 @brokers.command("describe", short_help="Show a broker, its settings and its replicas.")
-@click.argument("broker", type=ID)
+@click.argument("broker", type=BROKER_ID)
 @cluster_options
 def describe_broker(broker: int) -> None:
     """Show a broker's addresses, the settings it was given while it ran, and its replicas.

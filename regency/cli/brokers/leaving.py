@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from regency.cli.asking.wire import TopicFacts, cluster_wire, find, tell_controller
-from regency.cli.context import ID, Seconds, cluster_options, current, print_json, say
+from regency.cli.context import BROKER_ID, Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
@@ -19,53 +19,56 @@ from regency.model.ids import NO_BROKER_EPOCH, BrokerId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.words import counted, listed
 from regency.protos import admin_pb2
+from regency.runtime.daemon_options import Renamed
 
 _LOOK_EVERY_S = 0.2
 
 
 @click.command("drain")
-@click.argument("broker", type=ID)
+@click.argument("broker", type=BROKER_ID)
 @moving_now
 @cluster_options
 def drain_broker(broker: int, rollback: Path | None, waits: bool, timeout: float) -> int:
     """Move all replicas off a broker, to the other live ones. It may be dead, and gone for ever.
 
     Exit status 1, and nothing moves, where too few others are live to hold as many replicas; 4 while partitions are
-    being reassigned otherwise. With --wait: 5 when it takes longer than --timeout. New partitions can still be placed
+    being reassigned otherwise. 5 when it takes longer than --timeout, and goes on. New partitions can still be placed
     on it until it is shut down.
 
     \b
     Examples:
-      regency brokers drain 3 --wait && regency brokers shutdown 3
-      regency brokers drain 3 --wait && regency brokers forget 3   it is dead, and gone for good
+      regency brokers drain 3 && regency brokers shutdown 3
+      regency brokers drain 3 && regency brokers forget 3   it is dead, and gone for good
       regency partitions plan --drain 3 --out drain-3.json         to look at it first
     """
     return do_now(Wish(drain=(broker,)), waits=waits, timeout=timeout, rollback=rollback)
 
 
 @click.command("shutdown")
-@click.argument("broker", type=ID)
-@click.option("--force", is_flag=True, help="Also when partitions are left without a leader.")
+@click.argument("broker", type=BROKER_ID)
+@click.option(
+    "--yes", cls=Renamed, old=["--force"], is_flag=True, help="Also when partitions are left without a leader."
+)
 @click.option("--timeout", type=Seconds(0), default=60.0, show_default=True, help="Seconds to wait until it is gone.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it is gone.")
 @cluster_options
-def shut_down_broker(broker: int, force: bool, timeout: float, no_wait: bool) -> None:
+def shut_down_broker(broker: int, yes: bool, timeout: float, no_wait: bool) -> None:
     """Have a broker hand its leadership over and end, as SIGTERM does.
 
-    Refused (exit status 6) where it is the only replica in sync of a partition, unless --force is said. Exit status 5
+    Refused (exit status 6) where it is the only replica in sync of a partition, unless --yes is said. Exit status 5
     when it is still there after --timeout.
 
     \b
     Examples:
       regency brokers shutdown 2
-      regency brokers shutdown 2 --force --no-wait
+      regency brokers shutdown 2 --yes --no-wait
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         alone = alone_in_sync(broker, wire.topics())
-        if alone and not force:
+        if alone and not yes:
             raise CommandFailed(
                 f"Broker {broker} alone is in sync for {listed(alone)}: no other broker could lead.",
-                hint="Wait until others are in sync, move them, or say --force.",
+                hint="Wait until others are in sync, move them, or say --yes.",
                 status=Exit.REFUSED,
             )
         nodes = wire.brokers()
@@ -93,7 +96,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 @click.command("forget", short_help="Say that a dead broker is gone for good.")
-@click.argument("broker", type=ID)
+@click.argument("broker", type=BROKER_ID)
 @cluster_options
 def forget_broker(broker: int) -> None:
     """Say that a dead broker is gone for good, so that nothing waits for it any more.
@@ -108,7 +111,7 @@ def forget_broker(broker: int) -> None:
 
     \b
     Example:
-      regency brokers drain 3 --wait && regency brokers forget 3
+      regency brokers drain 3 && regency brokers forget 3
     """
     request = admin_pb2.ForgetBrokerRequest(broker_id=broker)
     with cluster_wire(current().bootstrap_servers()) as wire:

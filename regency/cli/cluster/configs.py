@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 import click
 
 from regency.cli.asking.config_requests import BROKER, TOPIC, Resource, alter, describe, is_own
 from regency.cli.asking.wire import cluster_wire
-from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.context import (
+    INT32_MAX,
+    TOPIC_NAME,
+    cluster_options,
+    completed,
+    current,
+    parse_pairs,
+    print_json,
+    say,
+    show,
+)
 from regency.cli.exits import CommandFailed
 from regency.model.settings.dynamic import Operation
 
@@ -16,7 +27,7 @@ ALL_BROKERS = "all"
 _OPERATIONS = {"+": Operation.APPEND, "-": Operation.SUBTRACT}
 
 _KIND = click.argument("kind", type=click.Choice(["topic", "broker"]))
-_NAME = click.argument("name")
+_NAME = click.argument("name", shell_complete=partial(completed, "config_names"))
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check only whether it would be allowed.")
 
 
@@ -34,7 +45,7 @@ def configs() -> None:
 @configs.command("get", short_help="Show what is set, and where.")
 @_KIND
 @_NAME
-@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=partial(completed, "config_keys"))
 @click.option("--all", "everything", is_flag=True, help="Defaults too, not only what was set.")
 @cluster_options
 def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
@@ -64,7 +75,9 @@ def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
 @configs.command("set")
 @_KIND
 @_NAME
-@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument(
+    "pairs", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=partial(completed, "config_pairs")
+)
 @_DRY_RUN
 @cluster_options
 def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
@@ -89,7 +102,7 @@ def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
 @configs.command("unset", short_help="Return keys to their defaults.")
 @_KIND
 @_NAME
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...", shell_complete=partial(completed, "config_keys"))
 @_DRY_RUN
 @cluster_options
 def unset(kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> None:

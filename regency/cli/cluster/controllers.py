@@ -44,7 +44,7 @@ def controller(context: click.Context, config: Path | None, overrides: tuple[str
     """
     if context.invoked_subcommand is not None:
         if config is not None or overrides:
-            raise click.UsageError("--config and --override are for a controller in the foreground.")
+            raise click.UsageError("--config and --set are for a controller in the foreground.")
         return
     if config is None:
         raise click.UsageError("Say `status` or `resign`, or --config FILE to run a controller alone.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from regency.cli.asking.deletions import why_going
+from regency.cli.asking.naming import existing, is_perhaps_a_partition
+from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.cluster.histories import (
     WIDE,
@@ -15,8 +17,7 @@ from regency.cli.cluster.histories import (
     read_histories,
     terminal_width,
 )
-from regency.cli.context import TOPIC_NAME, cluster_options, current, say
-from regency.cli.exits import CommandFailed
+from regency.cli.context import ID, TOPIC_NAME, cluster_options, current, say
 from regency.cli.moments import Moment
 from regency.history.events import step_of
 from regency.history.records import Decision, in_order_of_states
@@ -26,10 +27,10 @@ from regency.protos import inspection_pb2 as pb
 
 @click.command()
 @click.argument("topic", type=TOPIC_NAME)
-@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("partition", type=ID, required=False)
 @click.option("--since", type=Moment(), default=0, help="Only from then on: 10m ago, 14:30, 2026-05-04T14:30.")
 @cluster_options
-def explain(topic: str, partition: int, since: int) -> None:
+def explain(topic: str, partition: int | None, since: int) -> None:
     """Tell how a partition came to its leader and its ISR: every decision about it, by whom, and why.
 
     Controllers' decisions and the changes of the ISR by leaders, from the history files of all live hosts, in the order
@@ -37,10 +38,15 @@ def explain(topic: str, partition: int, since: int) -> None:
 
     \b
     Examples:
-      regency explain flights 3
+      regency explain flights-3
       regency explain flights 3 --since 10m
       regency explain flights 3 -o json | jq -r '.decisions[].why'
     """
+    if partition is None:
+        if not is_perhaps_a_partition(topic):
+            raise click.UsageError(f"Say which partition of {topic}, for example {topic}-0.")
+        topic, _, number = topic.rpartition("-")
+        partition = int(number)
     name = f"{topic}-{partition}"
     servers = current().bootstrap_servers()
     request = pb.ReadHistoryRequest(subjects=[name, f"topic {topic}"], since_ms=since)
@@ -48,10 +54,8 @@ def explain(topic: str, partition: int, since: int) -> None:
         found = read_histories(wire, request)
         replicas = _replicas(wire, topic, partition)
         live = wire.brokers()
-    if replicas is None and not found.decisions:
-        raise CommandFailed(
-            f"There is no partition {name}, and nothing is known of one.", hint="See regency topics list."
-        )
+        if replicas is None and not found.decisions:
+            check_partition(topic, [each.partition_index for each in existing(wire, topic).partitions], partition)
     dead = [
         Missing(each, f"broker {each} has a replica and is not live.") for each in replicas or () if each not in live
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from regency.cli.asking.naming import named
 from regency.cli.asking.refusals import check_partition, refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import FILE, ID, TOPIC_NAME, Seconds, cluster_options, current, say, show
@@ -86,7 +87,7 @@ def elect(
       regency leaders elect flights 0 3
       regency leaders elect --all -o json
       regency leaders elect --path-to-json-file election.json
-      regency leaders elect flights 2 --type unclean --yes
+      regency leaders elect flights-2 --type unclean --yes
     """
     if (topic is not None) + everything + (file is not None) != 1:
         raise click.UsageError("Say one of: TOPIC, --all, --path-to-json-file FILE.")
@@ -124,13 +125,14 @@ def _read(file: Path) -> list[TopicPartition]:
 
 
 def _of_topic(wire: ClusterWire, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
-    [found] = wire.topics([topic])
+    found, number = named(wire, topic)
     if not found.partitions:
         raise refusal(f"topic {topic}", found.error_code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     there = [each.partition_index for each in found.partitions]
     for partition in partitions:
-        check_partition(topic, there, partition)
-    return [TopicPartition(topic, number) for number in dict.fromkeys(partitions or there)]
+        check_partition(found.name, there, partition)
+    wanted = (*(() if number is None else (number,)), *partitions)
+    return [TopicPartition(found.name, each) for each in dict.fromkeys(wanted or there)]
 
 
 def _request(election: str, wanted: Sequence[TopicPartition] | None, timeout: float) -> Message:

@@ -10,10 +10,11 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
+from regency.cli.asking.naming import is_perhaps_a_partition, named
 from regency.cli.asking.refusals import check_partition
-from regency.cli.asking.trouble import existing, why_unread
+from regency.cli.asking.trouble import why_unread
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire
-from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options, current, say
+from regency.cli.context import ID, TOPIC_NAME, Count, Seconds, cluster_options, current, say
 from regency.cli.data.formats import as_line, describe_record, formatted, number_of, parse_format
 from regency.cli.data.librdkafka import check_reachable, client_config
 from regency.cli.data.starts import Offset, Start, places
@@ -30,16 +31,17 @@ NO_LEADER_S = 30.0
 
 @click.command()
 @click.argument("topic", type=TOPIC_NAME)
+@click.argument("numbers", nargs=-1, type=ID, metavar="[PARTITION]...")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest records.  [default: only new ones]")
-@click.option("--partition", "partitions", type=ID, multiple=True, help="Only this one; repeatable.")
+@click.option("--partition", "partitions", type=ID, multiple=True, help="Only this one, as PARTITION; repeatable.")
 @click.option(
     "--offset",
     "start",
     type=Offset(),
-    help="Start there: N (of one --partition), -N (the last N of each), @TIME (such as @10m, @14:30, "
+    help="Start there: N (of one partition), -N (the last N of each), @TIME (such as @10m, @14:30, "
     "@2026-05-04T14:30), beginning, end.",
 )
-@click.option("--max-messages", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--max-messages", type=Count(min=1), help="End after so many.")
 @click.option("--until-end", is_flag=True, help="End after the last record that is there.")
 @click.option("--timeout", type=Seconds(0.1), help="End when no record came for so many seconds.")
 @click.option("--key-separator", metavar="TEXT", help="Print KEY, TEXT, VALUE.  [default: the value alone]")
@@ -52,6 +54,7 @@ NO_LEADER_S = 30.0
 @cluster_options
 def consume(
     topic: str,
+    numbers: tuple[int, ...],
     from_beginning: bool,
     partitions: tuple[int, ...],
     start: Start | None,
@@ -61,8 +64,8 @@ def consume(
     key_separator: str | None,
     layout: str | None,
 ) -> int:
-    r"""Print the records of a topic until Ctrl-C, --max-messages, --until-end or --timeout; with -o json one object a
-    line.
+    r"""Print the records of a topic until Ctrl-C, --max-messages, --until-end or --timeout; with -o json one
+    object a line.
 
     Exit status 5 when it ended before --max-messages were there; 1 when a partition could not be read because it has
     no leader, or its leader does not answer. Without --timeout that is waited for, 30 s if it is so of all partitions.
@@ -72,10 +75,11 @@ def consume(
       regency consume flights --from-beginning --max-messages 5
       regency consume flights --offset -10 --until-end
       regency consume flights --offset @10m --format '%p %o %T %k=%v\n'
-      regency consume flights --partition 2 --offset 0 -o json | jq .value
+      regency consume flights-2 --offset 0 -o json | jq .value
     """
-    if start is not None and start.of_one and len(set(partitions)) != 1:
-        raise click.UsageError("--offset N needs exactly one --partition.")
+    partitions = (*numbers, *partitions)
+    if start is not None and start.of_one and len(set(partitions)) != 1 and not is_perhaps_a_partition(topic):
+        raise click.UsageError("--offset N needs exactly one partition.")
     if start is not None and from_beginning:
         raise click.UsageError("--offset and --from-beginning exclude each other.")
     if layout is not None and key_separator is not None:
@@ -83,7 +87,9 @@ def consume(
     validate_topic_name(topic)
     printer = _printer(layout, key_separator)
     servers = current().bootstrap_servers()
-    chosen = _choose(servers, topic, partitions)
+    topic, chosen = _choose(servers, topic, partitions)
+    if start is not None and start.of_one and len(chosen) != 1:
+        raise click.UsageError("--offset N needs exactly one partition.")
     consumer = confluent_kafka.Consumer(
         {
             **client_config(servers),
@@ -123,12 +129,14 @@ def _verdict(watch: _Watch, count: int, most: int | None) -> int:
     return Exit.DONE
 
 
-def _choose(servers: str, topic: str, wanted: Sequence[int]) -> list[int]:
+def _choose(servers: str, topic: str, wanted: Sequence[int]) -> tuple[str, list[int]]:
+    """The topic and those of its partitions that are wanted. Raises CommandFailed."""
     with cluster_wire(servers) as wire:
-        there = [each.partition_index for each in existing(wire, topic).partitions]
+        found, number = named(wire, topic)
+    there = [each.partition_index for each in found.partitions]
     for partition in wanted:
-        check_partition(topic, there, partition)
-    return sorted(set(wanted or there))
+        check_partition(found.name, there, partition)
+    return found.name, sorted({*wanted, *(() if number is None else (number,))} or there)
 
 
 def _printer(layout: str | None, separator: str | None) -> Callable[[confluent_kafka.Message], None]:

@@ -12,9 +12,10 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.asking.trouble import existing, never_writable, why_unwritten
+from regency.cli.asking.naming import existing
+from regency.cli.asking.trouble import never_writable, why_unwritten
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, unreachable
-from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
+from regency.cli.context import TOPIC_NAME, Count, Seconds, cluster_options, current, print_json, say
 from regency.cli.data.librdkafka import Deliveries, check_reachable, client_config
 from regency.cli.data.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
 from regency.cli.exits import CommandFailed, Exit
@@ -86,7 +87,7 @@ class _Counts(Deliveries):
 @click.option(
     "--rate", type=click.FloatRange(0.1, 1_000_000), default=500.0, show_default=True, help="Records a second."
 )
-@click.option("--size", type=click.IntRange(1, 1_000_000), default=500, show_default=True, help="Bytes of each.")
+@click.option("--size", type=Count(1, 1_000_000), default=500, show_default=True, help="Bytes of each.")
 @click.option("--seconds", type=Seconds(0.1), help="End after so many.  [default: at Ctrl-C or SIGTERM]")
 @click.option("--every", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds between lines about it.")
 @click.option("--no-read", is_flag=True, help="Do not read along.")

@@ -11,8 +11,9 @@ import confluent_kafka
 import msgspec
 
 from regency.cli.asking.missing import explained
+from regency.cli.asking.naming import named
 from regency.cli.asking.refusals import TopicMissing, check_partition
-from regency.cli.asking.trouble import existing, never_writable, why_unwritten
+from regency.cli.asking.trouble import never_writable, why_unwritten
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.context import (
     ID,
@@ -102,7 +103,7 @@ def produce(
 ) -> int:
     """Send the lines of FILE, or of stdin, to a topic, and wait until each is delivered. Exit status 1 if any failed.
 
-    A topic that is not there is an error, unless --create is said.
+    A topic that is not there is an error, unless --create is said. `flights-3` is partition 3 of flights.
 
     \b
     Examples:
@@ -120,7 +121,7 @@ def produce(
         (name, value.encode()) for name, value in parse_pairs(headers, "--header").items()
     ]
     servers = current().bootstrap_servers()
-    _check(servers, topic, acks, partition, create=create)
+    topic, partition = _check(servers, topic, acks, partition, create=create)
     producer = confluent_kafka.Producer(
         {
             **client_config(servers),
@@ -153,24 +154,23 @@ def produce(
     return Exit.FAILED if result.failed else Exit.DONE
 
 
-def _check(servers: str, topic: str, acks: str, partition: int | None, *, create: bool) -> None:
-    """Refuse what can never succeed, before a record is read. Raises CommandFailed."""
+def _check(servers: str, topic: str, acks: str, partition: int | None, *, create: bool) -> tuple[str, int | None]:
+    """Topic and partition to write to. Raises CommandFailed for what can never succeed, before a record is read."""
     try:
         with cluster_wire(servers) as wire:
-            found = existing(wire, topic)
-            never = (
-                never_writable(wire, topic, found.replication_factor) if acks == "all" and found.partitions else None
-            )
+            found, number = named(wire, topic)
+            never = never_writable(wire, found.name, found.replication_factor) if acks == "all" else None
     except TopicMissing as missing:
         if not create:
             words = f"`regency topics create {topic}` makes it, and so does --create."
             raise explained(servers, missing, creates=words) from missing
         ensure_topic(servers, topic)
-        return
-    if never is not None:
+        return topic, partition
+    if never is not None and found.partitions:
         raise CommandFailed(never)
     if partition is not None and found.partitions:
         check_partition(topic, [each.partition_index for each in found.partitions], partition)
+    return found.name, number if partition is None else partition
 
 
 def _tell(topic: str, sender: _Sender, why: _Why, unanswered: int) -> Produced:

@@ -57,7 +57,7 @@ def agent(probe_file: Path | None, **options: Any) -> None:
 
     \b
     Examples:
-      regency agent --config server.properties --override broker.id=4
+      regency agent --config server.properties --set broker.id=4
       KAFKA_BROKER_ID=4 regency agent --config server.properties --environment
     """
     source = SettingsOptions(**options)

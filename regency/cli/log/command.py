@@ -8,9 +8,20 @@ from collections.abc import Collection, Sequence
 import click
 import msgspec
 
+from regency.cli.asking.naming import named
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire, find
-from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options, current, print_json, print_table, say
+from regency.cli.context import (
+    BROKER_ID,
+    ID,
+    TOPIC_NAME,
+    Seconds,
+    cluster_options,
+    current,
+    print_json,
+    print_table,
+    say,
+)
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.log.dump.command import dump
 from regency.cli.partitions.plans import human_bytes
@@ -32,12 +43,12 @@ def log() -> None:
     Examples:
       regency log dump .run/agent-1/data/flights-0
       regency log dirs
-      regency log move flights 3 --broker 1 --to /disk2/kafka
+      regency log move flights-3 --broker 1 --to /disk2/kafka
     """
 
 
 @log.command(short_help="Show log directories, their sizes, and replicas that are moved.")
-@click.option("--broker", "brokers", multiple=True, type=ID, help="Only this broker; may be said several times.")
+@click.option("--broker", "brokers", multiple=True, type=BROKER_ID, help="Only this broker; may be said several times.")
 @click.option("--topic", "topics", multiple=True, type=TOPIC_NAME, help="Only logs of this topic, each in a row.")
 @cluster_options
 def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
@@ -76,13 +87,13 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
 
 @log.command(short_help="Move a replica to another log directory of its broker.")
 @click.argument("topic", type=TOPIC_NAME)
-@click.argument("partition", type=ID)
-@click.option("--broker", required=True, type=ID, help="The broker whose replica it is.")
+@click.argument("partition", type=ID, required=False)
+@click.option("--broker", required=True, type=BROKER_ID, help="The broker whose replica it is.")
 @click.option("--to", "directory", required=True, help="One of the broker's log.dirs.")
 @click.option("--timeout", type=Seconds(0), default=600.0, show_default=True, help="Seconds to wait until it is moved.")
 @click.option("--no-wait", is_flag=True, help="Do not wait: it goes on by itself.")
 @cluster_options
-def move(topic: str, partition: int, broker: int, directory: str, timeout: float, no_wait: bool) -> int:
+def move(topic: str, partition: int | None, broker: int, directory: str, timeout: float, no_wait: bool) -> int:
     """Move the replica of TOPIC's PARTITION on a broker to another of its log directories, while it is served.
 
     The log is copied, at most replica.alter.log.dirs.io.max.bytes.per.second bytes a second, and then takes the place
@@ -91,24 +102,35 @@ def move(topic: str, partition: int, broker: int, directory: str, timeout: float
 
     \b
     Examples:
-      regency log move flights 3 --broker 1 --to /disk2/kafka
+      regency log move flights-3 --broker 1 --to /disk2/kafka
       regency log move flights 3 --broker 1 --to /disk2/kafka --no-wait
       regency configs set broker 1 replica.alter.log.dirs.io.max.bytes.per.second=20000000
     """
-    name, number = TopicPartition(topic, partition), BrokerId(broker)
+    number = BrokerId(broker)
     with cluster_wire(current().bootstrap_servers()) as wire:
+        name = _partition(wire, topic, partition)
         find(wire.brokers(), number)
         _ask(wire, number, name, directory)
         found = _wait(wire, number, name, directory, 0 if no_wait else timeout)
     done = found is not None and not found[1].future
     if found is not None and current().json:
-        print_json({"broker": broker, "directory": found[0], "moved": done, "log": found[1]})
+        print_json(Moved(broker, found[0], done, found[1]))
     if done:
         say(f"{name} of broker {broker} is in {directory}.")
         return Exit.DONE
     behind = f", {counted(found[1].lag, 'offset')} to go" if found is not None and found[1].lag >= 0 else ""
     say(f"{name} of broker {broker} is being moved to {directory}{behind}; `regency log dirs` shows how far it is.")
     return Exit.IN_PROGRESS if no_wait else Exit.TIMED_OUT
+
+
+def _partition(wire: ClusterWire, topic: str, partition: int | None) -> TopicPartition:
+    """`flights 3` or `flights-3`. Raises a usage error where it is a topic alone, CommandFailed where none is there."""
+    if partition is not None:
+        return TopicPartition(topic, partition)
+    found, number = named(wire, topic)
+    if number is None:
+        raise click.UsageError(f"Say which partition of {topic}, for example {topic}-0.")
+    return TopicPartition(found.name, number)
 
 
 def _ask(wire: ClusterWire, broker: BrokerId, name: TopicPartition, directory: str) -> None:
@@ -205,6 +227,15 @@ class LogRow(msgspec.Struct, frozen=True):
     size_bytes: int
     lag: int
     future: bool
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What `regency log move -o json` prints: where the log is, or the copy that will replace it."""
+
+    broker: int
+    directory: str
+    moved: bool
+    log: LogRow
 
 
 class LogDirRow(msgspec.Struct, frozen=True):

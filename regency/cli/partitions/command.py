@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 import msgspec
 
-from regency.cli.context import FILE, NEW_FILE, Seconds, cluster_options, current, print_json, say, show
+from regency.cli.context import FILE, NEW_FILE, Count, Seconds, cluster_options, current, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.plan_execution import (
     Verdict,
@@ -69,7 +69,7 @@ def partitions() -> None:
     \b
     Example:
       regency partitions plan --drain 3 --out drain-3.json
-      regency partitions execute drain-3.json --wait
+      regency partitions execute drain-3.json
     """
 
 
@@ -80,7 +80,7 @@ def partitions() -> None:
 )
 @click.option("--brokers", "--broker-list", "brokers", callback=ids, metavar="ID,...", help="Brokers to have replicas.")
 @click.option("--drain", callback=ids, multiple=True, metavar="ID,...", help="Move everything off, dead or alive.")
-@click.option("--replication-factor", "factor", type=click.IntRange(1, 32767), help="Replicas of each partition.")
+@click.option("--replication-factor", "factor", type=Count(1, 32767), help="Replicas of each partition.")
 @click.option("--out", type=NEW_FILE, help="Write the plan to this file.")
 @click.option("--kafka-json", "kafkas", type=NEW_FILE, help="Write it as Kafka's reassignment JSON, too.")
 @cluster_options
@@ -133,15 +133,23 @@ def plan(
 
 
 def waiting(command: F) -> F:
-    """Adds --wait and --timeout."""
+    """Adds --no-wait and --timeout; `waits` says whether to wait."""
     timeout = click.option(
         "--timeout", type=Seconds(0), default=600.0, show_default=True, help="Seconds to wait at most."
     )
-    return click.option("--wait", "waits", is_flag=True, help="Wait until it is done.")(timeout(command))
+    before = click.option("--wait", is_flag=True, hidden=True, expose_value=False)
+    unless = click.option(
+        "--no-wait",
+        "waits",
+        is_flag=True,
+        callback=lambda _context, _option, unwanted: not unwanted,
+        help="Do not wait until it is done: it goes on by itself.",
+    )
+    return before(unless(timeout(command)))
 
 
 def moving_now(command: F) -> F:
-    """Adds --rollback-file, --wait and --timeout: the options of `do_now`."""
+    """Adds --rollback-file, --no-wait and --timeout: the options of `do_now`."""
     return click.option("--rollback-file", "rollback", type=NEW_FILE, help="Write the way back.")(waiting(command))
 
 
@@ -154,13 +162,13 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
     """Have the partitions of a plan moved. Before that, the plan that leads back is written: FILE.rollback.json.
 
     Refused (exit status 6) if the plan was edited, or replicas are not where they were when it was made. A plan that
-    was executed in part goes on where it ended. Kafka's reassignment JSON is taken as it is. With --wait: exit status 5
-    when it takes longer than --timeout, 1 when it was changed meanwhile.
+    was executed in part goes on where it ended. Kafka's reassignment JSON is taken as it is. Exit status 5 when
+    it takes longer than --timeout and goes on, 1 when it was changed meanwhile.
 
     \b
     Examples:
-      regency partitions execute plan.json --wait
-      regency partitions execute plan.rollback.json --wait         back again
+      regency partitions execute plan.json
+      regency partitions execute plan.rollback.json         back again
       regency partitions execute reassignment.json                 a file of Kafka's
     """
     servers = current().bootstrap_servers()
@@ -207,19 +215,23 @@ def verify_plan(file: Path) -> int:
 
 
 @partitions.command(short_help="End reassignments under way.")
-@click.option("--plan", "file", type=FILE, help="Only what this plan, or Kafka's reassignment JSON, began.")
+@click.argument("file", type=FILE, required=False)
+@click.option("--plan", "named", type=FILE, hidden=True)
 @click.option("--all", "everything", is_flag=True, help="All reassignments under way.")
 @cluster_options
-def cancel(file: Path | None, everything: bool) -> None:
+def cancel(file: Path | None, named: Path | None, everything: bool) -> None:
     """End reassignments under way: their partitions have the replicas of before. What is finished stays as it is.
+
+    FILE: only what this plan, or Kafka's reassignment JSON, began.
 
     \b
     Examples:
-      regency partitions cancel --plan plan.json
+      regency partitions cancel plan.json
       regency partitions cancel --all
     """
+    file = file or named
     if (file is not None) == everything:
-        raise click.UsageError("Say one of: --plan FILE, --all.")
+        raise click.UsageError("Say one of: FILE, --all.")
     servers = current().bootstrap_servers()
     situation = look(servers)
     wanted: list[tuple[TopicPartition, Replicas | None]] = [(each, None) for each in situation.moving]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,12 +11,23 @@ import msgspec
 from regency.cli.asking.config_requests import TOPIC, Resource, alter, describe
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, cluster_wire
-from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say
+from regency.cli.context import (
+    INT32_MAX,
+    TOPIC_NAME,
+    Count,
+    cluster_options,
+    completed,
+    current,
+    parse_pairs,
+    print_json,
+    say,
+)
 from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
 from regency.cli.topics.making import parse_assignment
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import Operation
+from regency.runtime.daemon_options import Renamed
 
 _GROW_VERSION = 3
 
@@ -30,10 +42,28 @@ class AlteredTopic(msgspec.Struct, frozen=True):
 
 @click.command("alter")
 @click.argument("name", type=TOPIC_NAME)
-@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions it shall have.")
+@click.option("--partitions", type=Count(1, INT32_MAX), help="Number of partitions it shall have.")
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each new partition, preferred leader first.")
-@click.option("--config", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a setting of the topic.")
-@click.option("--delete-config", "deleted", multiple=True, metavar="KEY", help="Return a setting to its default.")
+@click.option(
+    "--set",
+    "pairs",
+    cls=Renamed,
+    old=["--config"],
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=partial(completed, "config_pairs"),
+    help="Set a setting of the topic; repeatable.",
+)
+@click.option(
+    "--unset",
+    "deleted",
+    cls=Renamed,
+    old=["--delete-config"],
+    multiple=True,
+    metavar="KEY",
+    shell_complete=partial(completed, "config_keys"),
+    help="Return a setting to its default; repeatable.",
+)
 @click.option("--dry-run", is_flag=True, help="Check only whether it would be allowed.")
 @cluster_options
 def alter_topic(
@@ -52,19 +82,19 @@ def alter_topic(
     \b
     Examples:
       regency topics alter flights --partitions 12
-      regency topics alter flights --config retention.ms=86400000 --delete-config segment.bytes
+      regency topics alter flights --set retention.ms=86400000 --unset segment.bytes
     """
     changes: dict[str, tuple[Operation, str | None]] = {
-        key: (Operation.SET, value) for key, value in parse_pairs(pairs, "--config").items()
+        key: (Operation.SET, value) for key, value in parse_pairs(pairs, "--set").items()
     }
     for key in deleted:
         if key in changes:
-            raise click.UsageError(f"{key} is said twice, with --config and --delete-config or one of them.")
+            raise click.UsageError(f"{key} is said twice, with --set and --unset or one of them.")
         changes[key] = (Operation.DELETE, None)
     if assignment is not None and partitions is None:
         raise click.UsageError("--assignment is for new partitions: say how many there shall be with --partitions.")
     if partitions is None and not changes:
-        raise click.UsageError("Say what to alter: --partitions, --config or --delete-config.")
+        raise click.UsageError("Say what to alter: --partitions, --set or --unset.")
     servers = current().bootstrap_servers()
     if changes:
         with cluster_wire(servers) as wire:
@@ -103,17 +133,17 @@ def _grow(servers: str, name: str, partitions: int, assignment: str | None, *, d
 
 @click.command("set-rf")
 @click.argument("name", type=TOPIC_NAME)
-@click.argument("factor", type=click.IntRange(1, 32767), metavar="N")
+@click.argument("factor", type=Count(1, 32767), metavar="N")
 @moving_now
 @cluster_options
 def set_rf(name: str, factor: int, rollback: Path | None, waits: bool, timeout: float) -> int:
     """Give every partition of a topic N replicas. Those that stay do not move.
 
     New ones go where least is, apart on racks; those that are too many go from where most is, and from the dead first.
-    With --wait: exit status 5 when it takes longer than --timeout.
+    Exit status 5 when it takes longer than --timeout, and goes on.
 
     \b
     Example:
-      regency topics set-rf flights 3 --wait
+      regency topics set-rf flights 3
     """
     return do_now(Wish(topics=(name,), replication_factor=factor), waits=waits, timeout=timeout, rollback=rollback)

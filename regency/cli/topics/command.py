@@ -7,22 +7,37 @@ the same moment, whichever controller rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import click
 import msgspec
 
 from regency.cli.asking.config_requests import note_what_is_vain
 from regency.cli.asking.missing import explained
-from regency.cli.asking.refusals import TopicMissing, refusal
+from regency.cli.asking.naming import named
+from regency.cli.asking.refusals import TopicMissing
 from regency.cli.asking.trouble import never_writable
-from regency.cli.asking.wire import PartitionFacts, TopicFacts, cluster_wire
-from regency.cli.context import INT32_MAX, TOPIC_NAME, cluster_options, current, parse_pairs, print_json, say, show
+from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts, cluster_wire
+from regency.cli.context import (
+    INT32_MAX,
+    TOPIC_NAME,
+    Count,
+    cluster_options,
+    completed,
+    conclude,
+    current,
+    parse_pairs,
+    print_json,
+    say,
+    show,
+)
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
 from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.runtime.daemon_options import Renamed
 
 _LEADERS_TIMEOUT_MS = 15_000
 _OFFSETS_TIMEOUT_MS = 3_000
@@ -52,8 +67,8 @@ class TopicRow(msgspec.Struct, frozen=True):
     replication_factor: int
 
 
-class PartitionRow(msgspec.Struct, frozen=True):
-    """A partition in `regency topics describe`. `leader` and `epoch` are None while it has no leader.
+class PartitionRow(msgspec.Struct, frozen=True, rename={"epoch": "leader_epoch"}):
+    """A partition in `regency topics describe`. `leader` and its epoch are None while it has no leader.
 
     `live` has the replicas in their order, as each of them tells; it is empty where they were not asked.
     """
@@ -106,9 +121,18 @@ def topics() -> None:
 
 @topics.command(short_help="Create a topic, and wait for its leaders.")
 @click.argument("name", type=TOPIC_NAME)
-@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions.  [default: the broker's]")
-@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Copies of each.  [default: the broker's]")
-@click.option("--config", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic.")
+@click.option("--partitions", type=Count(1, INT32_MAX), help="Number of partitions.  [default: the broker's]")
+@click.option("--replication-factor", type=Count(1, 32767), help="Copies of each.  [default: the broker's]")
+@click.option(
+    "--set",
+    "pairs",
+    cls=Renamed,
+    old=["--config"],
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=partial(completed, "config_pairs"),
+    help="A setting of the topic; repeatable.",
+)
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each partition, preferred leader first.")
 @click.option("--if-not-exists", is_flag=True, help="Done as well when the topic is there already.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until every partition has a leader.")
@@ -129,7 +153,7 @@ def create(
     \b
     Examples:
       regency topics create flights --partitions 6 --replication-factor 3
-      regency topics create pinned --assignment 1:2,2:3,3:1 --config min.insync.replicas=2
+      regency topics create pinned --assignment 1:2,2:3,3:1 --set min.insync.replicas=2
     """
     if assignment is not None and (partitions is not None or replication_factor is not None):
         raise click.UsageError("--assignment says how many partitions and replicas; leave the numbers out.")
@@ -137,7 +161,7 @@ def create(
         num_partitions=BROKERS_DEFAULT if partitions is None else partitions,
         replication_factor=BROKERS_DEFAULT if replication_factor is None else replication_factor,
         assignments={} if assignment is None else parse_assignment(assignment),
-        configs=parse_pairs(pairs, "--config"),
+        configs=parse_pairs(pairs, "--set"),
     )
     servers = current().bootstrap_servers()
     with cluster_wire(servers) as wire:
@@ -204,6 +228,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
     \b
     Examples:
       regency topics describe flights
+      regency topics describe flights-3
       regency topics describe --under-replicated
       regency topics describe flights -o json | jq '.[] | .live[] | select(.lag > 1000)'
     """
@@ -218,8 +243,10 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
         live = ask_replicas(rows, {each.name: each.topic_id for each in found if each.topic_id is not None})
         rows = [msgspec.structs.replace(row, live=live.get(row.name, [])) for row in rows]
         columns += ["hw", "leo", "lag"]
-    if rows or not missing or current().json:
+    if rows or not (missing or under_replicated or leaderless) or current().json:
         show(rows, columns)
+    if not rows and not missing and (under_replicated or leaderless):
+        conclude("None: every partition has a leader." if leaderless else "None: every replica is in sync.")
     for error in missing:
         say(f"Error: {error}")
     return max((error.status for error in missing), default=Exit.DONE)
@@ -279,14 +306,21 @@ def _look(names: Collection[str] | None) -> tuple[list[TopicFacts], list[Command
     servers = current().bootstrap_servers()
     with cluster_wire(servers) as wire:
         topics = wire.topics(names)
-    missing = []
-    for each in topics:
-        if each.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            error = refusal(f"topic {each.name}", each.error_code)
-            if not isinstance(error, TopicMissing):
-                raise error
-            missing.append(explained(servers, error))
-    return [each for each in topics if each.partitions], missing
+        found, missing = [], []
+        for each in topics:
+            try:
+                well = each.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+                found.append(each if well else _partition_of(wire, each.name))
+            except TopicMissing as error:
+                missing.append(explained(servers, error))
+    return found, missing
+
+
+def _partition_of(wire: ClusterWire, name: str) -> TopicFacts:
+    """What is named and is no topic, with one partition of a topic, if it is that. Raises CommandFailed."""
+    found, number = named(wire, name)
+    partitions = [each for each in found.partitions if number in (None, each.partition_index)]
+    return msgspec.structs.replace(found, partitions=partitions)
 
 
 def _id_text(topic_id: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from regency.cli.context import ID, TOPIC_NAME, Seconds, cluster_options
+from regency.cli.context import ID, TOPIC_NAME, Count, Seconds, cluster_options
 
 
 @click.group()
@@ -20,24 +20,28 @@ def verify() -> None:
 
 @verify.command(short_help="Compare all replicas of a topic up to the high watermark.")
 @click.argument("topic", type=TOPIC_NAME)
-@click.option("--partition", "numbers", type=ID, multiple=True, help="Only this one; repeatable.")
+@click.argument("partitions", nargs=-1, type=ID)
+@click.option("--partition", "numbers", type=ID, multiple=True, help="Only this one, as PARTITION; repeatable.")
 @click.option(
     "--wait", type=Seconds(0), default=5.0, show_default=True, help="Seconds to wait for a replica that is behind."
 )
 @click.option("--timeout", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds per request.")
 @click.option(
     "--throttle",
-    type=click.IntRange(min=1),
+    type=Count(min=1),
     metavar="BYTES_PER_S",
     help="Read no more than that, of all replicas together.  [default: as fast as brokers answer]",
 )
 @cluster_options
-def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float, throttle: int | None) -> int:
-    """Read every replica of a topic, from its own broker, up to the high watermark, and compare them batch by batch.
+def replicas(
+    topic: str, partitions: tuple[int, ...], numbers: tuple[int, ...], wait: float, timeout: float, throttle: int | None
+) -> int:
+    """Read every replica of TOPIC, or of its PARTITIONs, from its own broker, and compare them batch by batch.
 
-    Replicas agree where offsets, leader epochs, sizes and checksums of all batches are the same; each checksum is
-    worked out again from what was read. A replica that is behind or out of reach is named, and is not said to differ.
-    All records travel to where this runs. Nothing is changed, and no follower counts as more in sync for it.
+    All is read up to the high watermark. Replicas agree where offsets, leader epochs, sizes and checksums of all
+    batches are the same; each checksum is worked out again from what was read. A replica that is behind or out of reach
+    is named, and is not said to differ. All records travel to where this runs. Nothing is changed, and no follower
+    counts as more in sync for it.
 
     Exit status 0: all replicas agree; 1: some differ, are damaged, or cannot be read; 3: those that could be compared
     agree, and others are behind or offline.
@@ -45,10 +49,10 @@ def replicas(topic: str, numbers: tuple[int, ...], wait: float, timeout: float, 
     \b
     Examples:
       regency verify replicas flights
-      regency verify replicas flights --partition 3
+      regency verify replicas flights-3
       regency verify replicas flights --throttle 20000000
       regency verify replicas flights -o json | jq '.partitions[].divergences'
     """
     from regency.cli.verify.reading import verify_replicas
 
-    return verify_replicas(topic, numbers, wait, timeout, throttle)
+    return verify_replicas(topic, (*partitions, *numbers), wait, timeout, throttle)

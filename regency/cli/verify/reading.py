@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from regency.cli.asking.refusals import check_partition, refusal
+from regency.cli.asking.naming import named
+from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ClusterWire, TopicFacts, cluster_wire
 from regency.cli.context import current, stderr_is_terminal
 from regency.cli.exits import CommandFailed
@@ -17,7 +18,6 @@ from regency.clients.replicas.pace import Pace
 from regency.clients.replicas.reading import Partition, PartitionResult, read_and_compare
 from regency.clients.replicas.wire import Place, ReplicaWire, replica_wire
 from regency.model.ids import BrokerId, TopicId, TopicPartition
-from regency.model.kafka_errors import ErrorCode
 
 
 def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout_s: float, throttle: int | None) -> int:
@@ -27,10 +27,13 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
     """
     servers = current().bootstrap_servers()
     with cluster_wire(servers) as cluster:
-        facts, topic_id = _describe(cluster, topic)
+        facts, topic_id, number = _describe(cluster, topic)
         nodes = cluster.brokers()
-    for number in numbers:
-        check_partition(topic, [each.partition_index for each in facts.partitions], number)
+    topic = facts.name
+    numbers = {*numbers, *(() if number is None else (number,))}
+    there = [each.partition_index for each in facts.partitions]
+    for wanted_number in numbers:
+        check_partition(topic, there, wanted_number)
     chosen = [each for each in facts.partitions if not numbers or each.partition_index in numbers]
     with replica_wire(nodes, timeout_ms=int(timeout_s * 1000)) as wire:
         wanted: dict[BrokerId, list[TopicPartition]] = {}
@@ -47,13 +50,11 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
     return report(results)
 
 
-def _describe(wire: ClusterWire, topic: str) -> tuple[TopicFacts, TopicId]:
-    [facts] = wire.topics([topic])
-    if facts.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-        raise refusal(f"topic {topic}", facts.error_code)
+def _describe(wire: ClusterWire, topic: str) -> tuple[TopicFacts, TopicId, int | None]:
+    facts, number = named(wire, topic)
     if facts.topic_id is None:
         raise CommandFailed(f"Topic {topic} has no id yet.", hint="Try again when a controller rules.")
-    return facts, facts.topic_id
+    return facts, facts.topic_id, number
 
 
 def _read(

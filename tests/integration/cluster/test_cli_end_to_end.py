@@ -180,4 +180,4 @@ def test_refusals_of_the_cluster_are_told_in_its_words(regency: Shell) -> None:
     regency("topics", "describe", "ghost", status=1)
     assert "ghost" in regency.words
     regency("consume", "ghost", "--from-beginning", "--timeout", "1", status=1)
-    assert "`regency topics create ghost`" in regency.words
+    assert "There is no topic ghost." in regency.words

@@ -127,7 +127,7 @@ def test_a_byte_that_flips_under_a_leader_is_refused_named_and_healed_by_a_new_c
         plan = tmp_path / f"plan-{len(replicas)}.json"
         moves = [{"topic": "t", "partition": 0, "replicas": replicas}]
         plan.write_text(json.dumps({"version": 1, "partitions": moves}))
-        status, told = ask(cluster, "partitions", "execute", str(plan), "--wait")
+        status, told = ask(cluster, "partitions", "execute", str(plan))
         assert status == 0, told
     cluster.wait_healthy(30)
     assert read_stored_log(segment.parent).broken == ()

@@ -77,7 +77,7 @@ def test_a_plan_is_executed_verified_and_rolled_back(
     (tmp_path / "edited.json").write_text(edited)
     assert "edited" in regency("partitions", "execute", "edited.json", status=Exit.REFUSED).stderr
 
-    executed = regency("partitions", "execute", "plan.json", "--wait", "-o", "json")
+    executed = regency("partitions", "execute", "plan.json", "-o", "json")
     assert json.loads(executed.stdout)["state"] == "done"
     regency("partitions", "verify", "plan.json")
     regency("partitions", "verify", "k.json")
@@ -85,9 +85,9 @@ def test_a_plan_is_executed_verified_and_rolled_back(
     eventually(lambda: replicas() == {**before, **wanted}, what="every broker tells the new replicas")
     regency("partitions", "execute", "plan.json")  # nothing is left of it
 
-    regency("partitions", "execute", "plan.rollback.json", "--wait")
+    regency("partitions", "execute", "plan.rollback.json")
     eventually(lambda: replicas() == before, what="all is as before")
-    regency("topics", "set-rf", "t", "3", "--wait")
+    regency("topics", "set-rf", "t", "3")
     eventually(lambda: {len(each) for each in replicas().values()} == {3}, what="three replicas each")
     stale = regency("partitions", "execute", "plan.json", status=Exit.REFUSED)
     assert "stale" in stale.stderr and "regency partitions plan --out plan.json" in stale.stderr
@@ -109,12 +109,12 @@ def test_a_plan_that_waits_for_a_dead_broker_is_told_cancelled_and_the_broker_dr
     eventually(lambda: look(four).in_no_isr(2), what="the others lead alone")
     planned = regency("partitions", "plan", "--drain", "1", "--out", "plan.json")
     assert "--drain 2" in planned.stderr
-    regency("partitions", "execute", "plan.json")
+    regency("partitions", "execute", "plan.json", "--no-wait")
     waiting = json.loads(regency("partitions", "verify", "plan.json", "-o", "json", status=Exit.IN_PROGRESS).stdout)
     assert (waiting["state"], waiting["in_progress"], waiting["waiting_for"]) == ("in progress", 2, [2])
     listed = json.loads(regency("partitions", "list", "-o", "json").stdout)
     assert [(row["adding"], row["removing"]) for row in listed] == [([3], [1]), ([4], [1])]
-    regency("partitions", "execute", "plan.json", "--wait", "--timeout", "0", status=Exit.TIMED_OUT)
+    regency("partitions", "execute", "plan.json", "--timeout", "0", status=Exit.TIMED_OUT)
     findings = json.loads(regency("doctor", "-o", "json", status=Exit.FAILED).stdout)["problems"]
     waits = {(each["subject"], each["where"]) for each in findings if each["kind"] == "reassignment_waits"}
     assert waits == {("t-0", "broker 2"), ("t-1", "broker 2")}
@@ -126,11 +126,11 @@ def test_a_plan_that_waits_for_a_dead_broker_is_told_cancelled_and_the_broker_dr
 
     regency("partitions", "cancel", "--plan", "plan.json")
     eventually(lambda: replicas() == {0: [1, 2], 1: [2, 1]}, what="all is as before, in the order of before")
-    regency("brokers", "drain", "2", "--wait")
+    regency("brokers", "drain", "2")
     eventually(lambda: all(2 not in each and 1 in each for each in replicas().values()), what="nothing is on 2")
-    regency("partitions", "execute", "kafkas.json", "--wait")
+    regency("partitions", "execute", "kafkas.json")
     eventually(lambda: replicas()[0] == [4, 3], what="Kafka's file is done")
-    regency("partitions", "execute", "kafkas.rollback.json", "--wait")
+    regency("partitions", "execute", "kafkas.rollback.json")
     eventually(lambda: 1 in replicas()[0], what="and taken back")
     impossible = regency("topics", "set-rf", "t", "4", status=Exit.FAILED)
     assert "t-0 would need 4 brokers, and there are 3" in impossible.stderr

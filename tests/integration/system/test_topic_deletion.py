@@ -165,7 +165,7 @@ def test_nothing_waits_for_a_forgotten_broker_and_when_it_returns_it_serves_noth
     eventually(lambda: session.read(paths.broker(gone)) is None, what="the broker's registration is gone")
     assert regency(cluster, "brokers", "forget", str(gone)).returncode == Exit.REFUSED
 
-    assert regency(cluster, "brokers", "drain", str(gone), "--wait").returncode == Exit.DONE
+    assert regency(cluster, "brokers", "drain", str(gone)).returncode == Exit.DONE
     told = by_command(cluster, "t")
     assert told.returncode == Exit.IN_PROGRESS, told.stderr
     assert f"`regency brokers forget {gone}`" in told.stderr
@@ -178,7 +178,7 @@ def test_nothing_waits_for_a_forgotten_broker_and_when_it_returns_it_serves_noth
     cluster.start(gone)
     cluster.wait_healthy(30)
     eventually(lambda: not logs_of(cluster, gone, "t"), what="the old log is out of the way")
-    moved = regency(cluster, "topics", "set-rf", "t", "3", "--wait")
+    moved = regency(cluster, "topics", "set-rf", "t", "3")
     assert moved.returncode == Exit.DONE, moved.stderr
     cluster.stop(first)
     cluster.stop(second)

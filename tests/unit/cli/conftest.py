@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from fake_cluster import FakeCluster
 
 from regency.cli.asking import wire
 from regency.cli.main import cli
+from regency.cli.schemas import OUTPUTS, output_type
 
+
+def check_schema(words: Sequence[str], printed: str) -> None:
+    """Fails where a command prints with -o json what is not of the type that its schema is made from."""
+    if "json" not in words or not printed:
+        return
+    command = next((name for name in sorted(OUTPUTS, key=len, reverse=True) if set(name.split()) <= set(words)), None)
+    assert command is not None or not printed.startswith(("{", "[")) or set(words) & WITHOUT, f"no schema: {words}"
+    if command is not None:
+        for document in printed.splitlines() if command in ("consume", "logs") else [printed]:
+            again = msgspec.json.decode(document, type=output_type(command))
+            assert json.loads(msgspec.json.encode(again)) == json.loads(document), command
+
+
+WITHOUT = {"down", "demo", "top", "history", "explain", "pipeline", "dump"}
+"""What they print is described elsewhere."""
 Run = Callable[..., Result]
 
 
@@ -22,7 +40,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("REGENCY_BOOTSTRAP_SERVERS", raising=False)
 
     def invoke(*words: str, given: str | bytes | None = None) -> Result:
-        return CliRunner().invoke(cli, words, input=given, prog_name="regency")
+        result = CliRunner().invoke(cli, words, input=given, prog_name="regency")
+        check_schema(words, result.stdout)
+        return result
 
     return invoke
 

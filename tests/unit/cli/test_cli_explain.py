@@ -127,7 +127,9 @@ def test_a_partition_that_never_was_is_an_error_and_one_that_was_is_still_explai
     fake.known = []
     result = run("explain", "nosuch", "0", *AT)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: There is no partition nosuch-0")
+    assert result.stderr == "Error: There is no topic nosuch. `regency topics list` shows what there is.\n"
+    assert run("explain", "nosuch-0", *AT).stderr == result.stderr
+    assert run("explain", "nosuch", *AT).exit_code == 2
 
     fake.pages["h1:9"] = [[state(1, 0, time_ms=1_000)]]
     result = run("explain", "t", "0", *AT)

@@ -34,14 +34,14 @@ def test_problems_name_file_and_line_or_override(file: Path) -> None:
         load_settings(file, ["broker.id=x"])
     assert str(caught.value).splitlines() == [
         f"2 problems in {file}:",
-        "  --override: broker.id=x: expected a whole number, 0 or more (ids are not generated)",
+        "  --set: broker.id=x: expected a whole number, 0 or more (ids are not generated)",
         "  line 4: num.partitions=0: expected 1 or more",
     ]
 
 
 @pytest.mark.parametrize("override", ["broker.id", "=1", ""])
 def test_an_override_without_key_and_value_is_refused(override: str) -> None:
-    with pytest.raises(SettingsInvalid, match=f"--override {override}: expected key=value"):
+    with pytest.raises(SettingsInvalid, match=f"--set {override}: expected key=value"):
         load_settings(None, [override])
 
 

@@ -1,0 +1,107 @@
+"""`regency completion`, and what shells offer: topics and brokers of the live cluster, and settings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from regency.cli.context import CliContext
+from regency.cli.exits import CommandFailed
+
+WITHIN_S = 1.5
+"""A shell waits no longer for names; without an answer it offers none."""
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_REGENCY_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete commands, options, topics, brokers and settings.
+
+    Names come from the cluster in --dir, or at --bootstrap-server or REGENCY_BOOTSTRAP_SERVERS, when it answers within
+    1.5 s; without one there are none.
+
+    \b
+    Examples:
+      eval "$(regency completion bash)"                                    now; in ~/.bashrc for ever
+      eval "$(regency completion zsh)"
+      regency completion fish > ~/.config/fish/completions/regency.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise CommandFailed(f"Click knows no completion for {shell}.")
+    root = click.get_current_context().find_root().command
+    source = found(root, {}, "regency", VARIABLE)
+    click.echo(source.source_template % source.source_vars())  # .source() runs bash to ask its version
+
+
+def topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of topics."""
+    return _offer(_asked(ctx, _topic_names), incomplete)
+
+
+def brokers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of live brokers."""
+    return _offer(_asked(ctx, _broker_ids), incomplete)
+
+
+def config_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What `configs` changes: topics, or brokers and `all`."""
+    if ctx.params.get("kind") == "topic":
+        return topics(ctx, param, incomplete)
+    return _offer(["all", *_asked(ctx, _broker_ids)], incomplete)
+
+
+def config_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Settings of what `configs` changes."""
+    return _offer(_keys(topic=ctx.params.get("kind") != "broker"), incomplete)
+
+
+def config_pairs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The same, with the `=` that a value comes after."""
+    return [CompletionItem(f"{each.value}=") for each in config_keys(ctx, param, incomplete)]
+
+
+def _keys(*, topic: bool) -> list[str]:
+    from regency.model.settings.broker import KEYS
+    from regency.model.settings.keys import TOPIC_KEYS
+
+    return sorted(TOPIC_KEYS if topic else KEYS)
+
+
+def _offer(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def _topic_names(servers: str) -> list[str]:
+    from regency.cli.asking.wire import cluster_wire
+
+    with cluster_wire(servers) as wire:
+        return [each.name for each in wire.topics()]
+
+
+def _broker_ids(servers: str) -> list[str]:
+    from regency.cli.asking.wire import cluster_wire
+
+    with cluster_wire(servers) as wire:
+        return [str(broker) for broker in wire.brokers()]
+
+
+def _asked(ctx: click.Context, ask: Callable[[str], list[str]]) -> list[str]:
+    """What the cluster answers in time, else nothing: a shell that completes has no place for an error."""
+    found: list[str] = []
+
+    def run() -> None:
+        try:
+            found.extend(ask(ctx.find_root().ensure_object(CliContext).bootstrap_servers()))
+        except Exception:  # noqa: BLE001, S110 - whatever it is, the word is typed without help
+            pass
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(WITHIN_S)
+    return list(found)

@@ -1,0 +1,84 @@
+"""What commands print with `-o json`, as types, from which schemas are made; and `regency schema`, which prints one."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import click
+import msgspec
+
+from regency.cli.context import print_json
+from regency.cli.exits import CommandFailed, Exit
+
+OUTPUTS: Final = {
+    "brokers describe": "regency.cli.brokers.command:BrokerDetails",
+    "brokers drain": "regency.cli.partitions.plans:Report",
+    "brokers forget": "regency.cli.brokers.leaving:Forgotten",
+    "brokers list": "[]regency.cli.brokers.command:BrokerRow",
+    "cluster health": "regency.cli.cluster.command:Health",
+    "configs get": "[]regency.cli.asking.config_requests:ConfigRow",
+    "configs set": "[]regency.cli.asking.config_requests:ConfigRow",
+    "configs unset": "[]regency.cli.asking.config_requests:ConfigRow",
+    "consume": "regency.cli.data.formats:ConsumedRecord",
+    "controller resign": "regency.cli.cluster.controllers:Succession",
+    "controller status": "[]regency.cli.asking.controllers:ControllerFacts",
+    "doctor": "regency.cli.cluster.doctor:Diagnosis",
+    "judge": "regency.judge.findings:Verdict",
+    "lab kill": "[]regency.cluster.verbs:Done",
+    "lab pause": "[]regency.cluster.verbs:Done",
+    "lab restart": "[]regency.cluster.verbs:Done",
+    "lab resume": "[]regency.cluster.verbs:Done",
+    "lab start": "[]regency.cluster.verbs:Done",
+    "lab stop": "[]regency.cluster.verbs:Done",
+    "leaders elect": "[]regency.cli.cluster.leaders:ElectionRow",
+    "load": "regency.cli.data.load:Loaded",
+    "log dirs": "[]regency.cli.log.command:LogDirRow",
+    "log move": "regency.cli.log.command:Moved",
+    "logs": "regency.cluster.logs:Entry",
+    "partitions cancel": "regency.cli.partitions.command:Cancelled",
+    "partitions execute": "regency.cli.partitions.command:Executed",
+    "partitions list": "[]regency.cli.partitions.command:OngoingRow",
+    "partitions plan": "regency.cli.partitions.plans:Report",
+    "partitions verify": "regency.cli.partitions.plan_execution:Verdict",
+    "produce": "regency.cli.data.produce:Produced",
+    "status": "regency.cluster.status:ClusterStatus",
+    "topics alter": "regency.cli.topics.alter:AlteredTopic",
+    "topics create": "regency.cli.topics.command:CreatedRow",
+    "topics delete": "[]regency.cli.topics.delete:DeletedRow",
+    "topics describe": "[]regency.cli.topics.command:PartitionRow",
+    "topics list": "[]regency.cli.topics.command:TopicRow",
+    "topics set-rf": "regency.cli.partitions.plans:Report",
+    "up": "regency.cli.lab.cluster:Started",
+    "verify replicas": "regency.cli.verify.report:Verification",
+}
+"""Commands, and `module:Type` of their document; with [] before it a list. `consume` and `logs` print one a line."""
+
+
+def output_type(command: str) -> Any:
+    """The type of what the command prints. Raises KeyError."""
+    where = OUTPUTS[command]
+    module, _, name = where.removeprefix("[]").partition(":")
+    found: Any = getattr(importlib.import_module(module), name)
+    return list[found] if where.startswith("[]") else found
+
+
+@click.command(short_help="Print the JSON schema of what a command prints with -o json.")
+@click.argument("command", nargs=-1, metavar="COMMAND...")
+def schema(command: tuple[str, ...]) -> None:
+    """Print the JSON schema of what COMMAND prints with -o json; without COMMAND the commands that have one.
+
+    Fields may be added in later versions; those that are there keep name and meaning.
+
+    \b
+    Examples:
+      regency schema
+      regency schema cluster health
+    """
+    if not command:
+        click.echo("\n".join(OUTPUTS))
+        return
+    name = " ".join(command)
+    if name not in OUTPUTS:
+        raise CommandFailed(f"No schema is known of {name!r}.", hint="`regency schema` lists them.", status=Exit.USAGE)
+    print_json(msgspec.json.schema(output_type(name)))

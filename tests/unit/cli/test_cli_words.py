@@ -1,0 +1,156 @@
+"""One language: partitions by name, the nearest command, waiting by default, and what shells complete."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import Result
+from fake_cluster import AT, FakeCluster, partition
+
+from regency.cli import completing
+from regency.cli.asking.naming import named
+from regency.cli.asking.refusals import TopicMissing
+from regency.cli.asking.wire import TopicFacts
+from regency.cli.exits import CommandFailed
+from regency.cli.main import cli
+
+Run = Callable[..., Result]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def fake(connect: Callable[[FakeCluster], None]) -> FakeCluster:
+    made = FakeCluster()
+    made.known = [
+        TopicFacts("flights", [partition(number, 1, [1, 2]) for number in range(4)]),
+        TopicFacts("day-1", [partition(0, 1, [1]), partition(1, 1, [1])]),
+        TopicFacts("day", [partition(0, 1, [1]), partition(1, 1, [1])]),
+    ]
+    connect(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("flights", ("flights", None)), ("flights-3", ("flights", 3)), ("day-1", ("day-1", None)), ("day-0", ("day", 0))],
+)
+def test_a_partition_is_named_by_its_topic_and_number_and_a_topic_of_that_name_comes_first(
+    fake: FakeCluster, text: str, found: tuple[str, int | None]
+) -> None:
+    topic, number = named(fake, text)
+    assert (topic.name, number) == found
+
+
+@pytest.mark.parametrize("text", ["fligths-3", "flight", "-3", "flights-", "flights-1234567890"])
+def test_what_is_neither_is_missing(fake: FakeCluster, text: str) -> None:
+    with pytest.raises(TopicMissing, match=text):
+        named(fake, text)
+
+
+def test_a_partition_that_the_topic_has_not_is_said_with_those_it_has(fake: FakeCluster) -> None:
+    with pytest.raises(CommandFailed, match=r"Topic flights has no partition 9\. It has 0 to 3\."):
+        named(fake, "flights-9")
+
+
+def test_describe_shows_one_partition(run: Run, fake: FakeCluster) -> None:
+    result = run("topics", "describe", "flights-2", "--no-offsets", *AT)
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [["flights", "2"]]
+
+
+def test_log_move_needs_a_partition(run: Run, fake: FakeCluster) -> None:
+    result = run("log", "move", "flights", "--broker", "1", "--to", "/d", *AT)
+    assert (result.exit_code, "Say which partition of flights, for example flights-0." in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("brokers", "describe", "x"), "'x' is not a valid id of a broker"),
+        (("topics", "set-rf", "flights", "x"), "'x' is not a valid whole number"),
+    ],
+)
+def test_a_value_that_is_no_number_is_called_so(run: Run, words: tuple[str, ...], told: str) -> None:
+    assert told in run(*words, *AT).stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("statu", "'status'"), ("consme", "'consume'"), ("topic", "'topics'"), ("config", "'configs'")],
+)
+def test_a_misspelt_command_has_the_nearest(run: Run, word: str, near: str) -> None:
+    result = run(word, "list")
+    assert result.exit_code == 2
+    assert f"Error: No such command '{word}'. Did you mean " in result.stderr
+    assert near in result.stderr
+    assert "Did you mean" not in run("xyzzy").stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "offered"),
+    [
+        (["topics", "describe"], ["day", "day-1", "flights"]),
+        (["topics", "create", "t", "--set"], None),
+        (["brokers", "describe"], ["1", "2", "3"]),
+        (["configs", "get", "topic"], ["day", "day-1", "flights"]),
+        (["configs", "get", "broker"], ["all", "1", "2", "3"]),
+        (["completion"], ["bash", "zsh", "fish"]),
+    ],
+)
+def test_a_shell_is_offered_what_there_is(fake: FakeCluster, given: list[str], offered: list[str] | None) -> None:
+    found = [each.value for each in complete([*AT, *given], "")]
+    assert found == offered if offered is not None else "min.insync.replicas=" in found
+
+
+def test_settings_are_completed_by_kind(fake: FakeCluster) -> None:
+    assert [each.value for each in complete([*AT, "configs", "get", "topic", "t"], "retention.b")] == [
+        "retention.bytes"
+    ]
+    assert [each.value for each in complete([*AT, "configs", "set", "broker", "1"], "broker.i")] == ["broker.id="]
+
+
+def test_without_a_cluster_nothing_is_offered_and_nothing_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REGENCY_BOOTSTRAP_SERVERS", raising=False)
+    assert complete(["topics", "describe"], "") == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_cluster_that_is_slow_is_not_waited_for(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "WITHIN_S", 0.05)
+    monkeypatch.setattr(FakeCluster, "topics", lambda *_: time.sleep(20))
+    began = time.monotonic()
+    assert complete([*AT, "topics", "describe"], "") == []
+    assert time.monotonic() - began < 10
+
+
+def complete(words: list[str], incomplete: str) -> list[object]:
+    return ShellComplete(cli, {}, "regency", completing.VARIABLE).get_completions(words, incomplete)
+
+
+@pytest.mark.parametrize("shell", completing.SHELLS)
+def test_the_script_of_a_shell_calls_the_command(run: Run, shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert f"{completing.VARIABLE}={shell}_complete" in result.stdout
+
+
+def test_bash_completes_by_the_script() -> None:
+    script = 'eval "$("$0" -m regency completion bash)"; COMP_WORDS=(regency completion z); COMP_CWORD=2; '
+    script += '_regency_completion "$PYREGENCY"; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYREGENCY": str(Path(sys.executable).with_name("regency"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "zsh"), done.stderr
