@@ -28,7 +28,7 @@ from regency.cli.partitions.plans import human_bytes
 from regency.kafka.apis import Message
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.words import counted
+from regency.model.words import counted, listed
 
 LOOK_EVERY_S = 0.2
 ALTER_VERSION = 2
@@ -65,6 +65,7 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         rows, silent = all_dirs(wire, [BrokerId(each) for each in brokers], frozenset(topics) or None)
+        dead = [] if brokers else dead_with_replicas(wire)
     if topics and not any(row.logs for row in rows) and not silent:
         raise CommandFailed(
             f"None of these brokers has a log of {', '.join(topics)}.",
@@ -76,6 +77,8 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
         _show(rows, every_log=bool(topics))
     for words in silent:
         say(f"Error: {words}")
+    if dead:
+        say(f"Not live, so not asked: broker {listed(dead)}.")
     offline = [f"{row.directory} of broker {row.broker}" for row in rows if row.offline]
     if offline:
         say(
@@ -247,6 +250,12 @@ class LogDirRow(msgspec.Struct, frozen=True):
     usable_bytes: int | None
     total_bytes: int | None
     logs: list[LogRow]
+
+
+def dead_with_replicas(wire: ClusterWire) -> list[int]:
+    """Brokers that partitions are assigned to and that are not live."""
+    named = {broker for topic in wire.topics() for each in topic.partitions for broker in each.replica_nodes}
+    return sorted(named - {*map(int, wire.brokers())})
 
 
 def all_dirs(

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from fake_cluster import AT, FakeCluster
+from fake_cluster import AT, FakeCluster, partition
 
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.exits import CommandFailed
 from regency.cli.log import command as log
 from regency.cli.partitions import plans as plan_report
@@ -173,3 +174,13 @@ def test_a_plan_knows_the_sizes_of_what_it_copies(monkeypatch: pytest.MonkeyPatc
     assert plan_report.sizes_of({}, moves[1:]) == {}
     wire.silent[2] = "It does not answer."
     assert plan_report.sizes_of({}, moves) is None
+
+
+def test_brokers_that_are_not_live_are_named_for_their_directories_are_missing(
+    run: Run, connect: Callable[[FakeCluster], None]
+) -> None:
+    fake = Cluster()
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 7])])]
+    connect(fake)
+    assert run("log", "dirs", *AT).stderr == "Not live, so not asked: broker 7.\n"
+    assert run("log", "dirs", "--broker", "1", *AT).stderr == ""
