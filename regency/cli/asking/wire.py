@@ -168,7 +168,10 @@ class ClusterWire:
         return found
 
     def _live_ruler(self) -> BrokerId | None:
-        found = newest_ruler(self.controller_facts())
+        facts = self.controller_facts()
+        found = newest_ruler(facts)
+        if found is None and (blocked := next((each.blocked for each in facts if each.blocked), None)):
+            raise CommandFailed(blocked, status=Exit.TIMED_OUT)  # to wait would be in vain
         if found is not None and found.broker not in self.brokers():
             raise CommandFailed(
                 f"Broker {found.broker}, whose controller rules, is not live.",

@@ -23,7 +23,6 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from regency.cluster.agent import Agent
 from regency.cluster.cluster import Cluster
 from regency.cluster.ports import reserve_ports
 from regency.cluster.spawner import ManagedProcess, Spawner
@@ -149,20 +148,13 @@ def scrape_config(cluster: Cluster) -> dict[str, Any]:
     return config
 
 
-class TwoDirectories(Cluster):
-    """A cluster whose brokers have two log directories each, so that one may fail."""
-
-    def _properties(self, agent: Agent) -> dict[str, str]:
-        return {**super()._properties(agent), "log.dirs": f"{agent.directory / 'data'},{agent.directory / 'more'}"}
-
-
 @pytest.fixture(scope="module")
 def watched(prometheus_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Three brokers under load, scraped for some seconds already."""
     directory = tmp_path_factory.mktemp("watched")
     settings = {"min.insync.replicas": "2", "log.segment.bytes": "100000"}
     with contextlib.ExitStack() as stack:
-        cluster = TwoDirectories(brokers=3, directory=directory / "cluster", settings=settings)
+        cluster = Cluster(brokers=3, directory=directory / "cluster", settings=settings, log_dirs=2)
         cluster.start()
         stack.callback(cluster.close, grace_s=0)
         create_topics(cluster)

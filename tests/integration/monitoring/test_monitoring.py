@@ -157,7 +157,7 @@ def test_dead_brokers_fire_and_what_they_take_with_them(watched: Any, firing: Al
 
 def test_a_log_directory_that_fails_fires_until_it_is_repaired(watched: Any, firing: Alerts) -> None:
     cluster = watched.cluster
-    failed = cluster.log_dirs(2)[0].parent / "more"
+    failed = cluster.log_dirs(2)[0].parent / "data-2"
     failed.rename(failed.with_name("away"))
     failed.write_text("no directory")
     watched.wait(lambda: firing().get("KafkaOfflineLogDirectory") == {"agent-2"}, 60, firing)

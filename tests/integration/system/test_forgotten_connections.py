@@ -15,7 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from regency.cluster.agent import AGENT_COMMAND, HOST
 from regency.cluster.cluster import Cluster
-from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, BrokerPorts
+from regency.cluster.plan import plan_cluster, with_ports
+from regency.cluster.state import CONTROL_LISTENER, CONTROLLER_LISTENER, BrokerPorts, write_state
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration
@@ -33,12 +34,10 @@ def wires(
     """A cluster whose agents and controllers reach each other through proxies only."""
     script = tmp_path / "agent.sh"
     with ExitStack() as stack:
-        cluster = Cluster(
-            3,
-            directory=tmp_path / "cluster",
-            zookeeper_connect=f"{zookeeper.connect_string}/{tmp_path.name}",
-            agent_command=["/bin/sh", str(script)],
-        )
+        directory, chroot = tmp_path / "cluster", f"{zookeeper.connect_string}/{tmp_path.name}"
+        directory.mkdir()
+        write_state(directory, with_ports(directory, plan_cluster(directory, brokers=3, zookeeper_connect=chroot)))
+        cluster = Cluster(directory=directory, agent_command=["/bin/sh", str(script)])
         proxies, cases = [], []
         for broker in cluster.state.brokers:
             ways = {

@@ -204,23 +204,15 @@ def test_failed_log_directory_costs_its_replicas_alone_and_a_restart_heals(
     books: Callable[..., Any],
     look: Callable[..., Any],
     eventually: Any,
-    monkeypatch: pytest.MonkeyPatch,
     at: str,
 ) -> None:
     """LogDirFailureTest.testIOExceptionDuringCheckpoint, …DuringLogRoll: others lead, no notification is left."""
-    given = Cluster._properties
-
-    def with_two_directories(cluster: Cluster, agent: Any) -> dict[str, str]:
-        directories = f"{agent.directory / 'data'},{agent.directory / 'more'}"
-        return {**given(cluster, agent), "log.dirs": directories}
-
-    monkeypatch.setattr(Cluster, "_properties", with_two_directories)
     often, never = {"replica.high.watermark.checkpoint.interval.ms": "500"}, dict.fromkeys(CHECKPOINTS, "600000")
     settings = {**STILL, **(often if at == "checkpoint" else {**never, "log.segment.bytes": "4096"})}
-    cluster = new_cluster(settings=settings)
+    cluster = new_cluster(settings=settings, log_dirs=2)
     create_topic(cluster, partitions=6, min_insync_replicas="1")
     broker = next(each for each in cluster.broker_ids if each != cluster.controller_id())
-    kept_dir, lost_dir = (cluster.log_dirs(broker)[0].parent / each for each in ("data", "more"))
+    kept_dir, lost_dir = (cluster.log_dirs(broker)[0].parent / each for each in ("data", "data-2"))
 
     def partitions(directory: Path) -> set[int]:
         return {int(each.name.rpartition("-")[2]) for each in directory.iterdir() if each.name.startswith("t-")}
