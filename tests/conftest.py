@@ -20,9 +20,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from regency.cluster import processes
 from regency.cluster.cluster import Cluster
-from regency.cluster.processes import ProcessState
+from regency.cluster.process import processes
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.errors import RegencyError
 

@@ -2,13 +2,13 @@
 
 `cluster.Cluster` is the Python face, over `lab.Lab`, which works on what another program started too. `plan` decides
 ports and directories; `state` is what the lab's directory remembers, `record` changes it under a lock. `parts` starts,
-signals and ends processes by the rules in `verbs`; `spawner` and `processes` start and find them; `launcher` notes how
-each ended, `endings` says it in words. `guard` ends what its owner left behind. `logs` merges what they wrote.
+signals and ends processes by the rules in `verbs`, with the folder `process`. `guard` ends what its owner left behind.
+`logs` merges what they wrote.
 
 Comes in:   a directory, a number of brokers, settings, targets of verbs.
 Goes out:   processes, their logs, health (`health`, read in ZooKeeper by `observer`).
 Hands out:  Cluster (as `regency.Cluster`), the status and the end of a lab.
 Imports:    neither daemon: they are started as programs.
-Rule:       a process is known by pid and start time, never by its pid alone; any program may end at any line, so what
-            is started is noted before it runs (life.json of the process), and by its parent when it ends.
+Rule:       any program may end at any line, so what is started is noted before it runs (life.json of the process), and
+            by its parent when it ends.
 """

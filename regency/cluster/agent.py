@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from regency.cluster.endings import noted
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterStartFailed
-from regency.cluster.processes import ProcessRow, ProcessState, members
-from regency.cluster.spawner import ManagedProcess, Spawner
+from regency.cluster.process.endings import noted
+from regency.cluster.process.processes import ProcessRow, ProcessState, members
+from regency.cluster.process.spawner import ManagedProcess, Spawner
 from regency.cluster.state import (
     AGENT_HTTP,
     CONTROL_LISTENER,

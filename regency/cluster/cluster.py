@@ -18,13 +18,13 @@ from typing import Any, Self
 
 import msgspec
 
-from regency.cluster import processes
 from regency.cluster.agent import AGENT_COMMAND
 from regency.cluster.errors import ClusterNotRunning
 from regency.cluster.guard import Guard
 from regency.cluster.java import find_jars, find_java
 from regency.cluster.lab import START_TIMEOUT_S, Lab
 from regency.cluster.plan import Settings, plan_cluster, refuse_taken_ports, with_ports
+from regency.cluster.process import processes
 from regency.cluster.record import START_WAIT_S
 from regency.cluster.state import (
     DEFAULT_DIRECTORY,

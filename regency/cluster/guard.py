@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from regency.cluster import processes
 from regency.cluster.agent import import_path
 from regency.cluster.errors import ClusterRunning
+from regency.cluster.process import processes
 from regency.cluster.record import LabRecord
 from regency.model.errors import RegencyError
 

@@ -15,15 +15,16 @@ from typing import Self
 
 import msgspec
 
-from regency.cluster import processes, topics
+from regency.cluster import topics
 from regency.cluster.agent import AGENT_COMMAND, Agent
-from regency.cluster.endings import LastLife, noted
 from regency.cluster.errors import ClusterError, ClusterNotRunning
 from regency.cluster.health import ClusterSnapshot, missing
 from regency.cluster.observer import ClusterObserver
 from regency.cluster.parts import Parts
 from regency.cluster.plan import Setting, plan_cluster, refuse_taken_ports, text_of, with_ports
-from regency.cluster.processes import ProcessRow, ProcessState
+from regency.cluster.process import processes
+from regency.cluster.process.endings import LastLife, noted
+from regency.cluster.process.processes import ProcessRow, ProcessState
 from regency.cluster.state import ZOOKEEPER, ClusterState, stopped_error
 from regency.cluster.verbs import Done, Target, Verb
 from regency.cluster.zookeeper import EmbeddedZooKeeper

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from regency.cluster import processes
 from regency.cluster.agent import Agent, agent_properties
 from regency.cluster.errors import ClusterNotRunning, ClusterStartFailed, UnknownBroker
 from regency.cluster.plan import refuse_taken_ports
-from regency.cluster.processes import ProcessState
+from regency.cluster.process import processes
+from regency.cluster.process.processes import ProcessState
+from regency.cluster.process.spawner import ManagedProcess, Spawner
 from regency.cluster.record import LabRecord
-from regency.cluster.spawner import ManagedProcess, Spawner
 from regency.cluster.state import ZOOKEEPER, ClusterState, agent_name
 from regency.cluster.verbs import ALL, CONTROLLER, Done, Target, Verb, called, done, idle, parse_targets
 from regency.cluster.zookeeper import EmbeddedZooKeeper

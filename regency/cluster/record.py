@@ -13,10 +13,10 @@ from typing import IO
 
 import msgspec
 
-from regency.cluster import processes
-from regency.cluster.endings import LastLife
 from regency.cluster.errors import ClusterNotRunning, ClusterRunning
-from regency.cluster.processes import ProcessRef
+from regency.cluster.process import processes
+from regency.cluster.process.endings import LastLife
+from regency.cluster.process.processes import ProcessRef
 from regency.cluster.state import ZOOKEEPER, ClusterState, Stopped, read_state, write_state
 
 LOCK_NAME = "cluster.lock"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from regency.cluster import endings, processes
-from regency.cluster.endings import LastLife
 from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterNotRunning, ClusterRunning
-from regency.cluster.processes import ProcessRef, ProcessState, started_by_hand
+from regency.cluster.process import endings, processes
+from regency.cluster.process.endings import LastLife
+from regency.cluster.process.processes import ProcessRef, ProcessState, started_by_hand
 from regency.model.ids import BrokerId
 
 DEFAULT_DIRECTORY = Path(".run")

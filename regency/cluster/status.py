@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from regency.cluster import processes
-from regency.cluster.endings import Ending, LastLife, ending, noted
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning
 from regency.cluster.health import ClusterSnapshot, missing, why_unreadable
 from regency.cluster.observer import ClusterObserver
-from regency.cluster.processes import ProcessRef, ProcessState, state_of
+from regency.cluster.process import processes
+from regency.cluster.process.endings import Ending, LastLife, ending, noted
+from regency.cluster.process.processes import ProcessRef, ProcessState, state_of
 from regency.cluster.record import LabRecord
 from regency.cluster.state import (
     ZOOKEEPER,

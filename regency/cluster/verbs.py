@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from regency.cluster.errors import ClusterError, UnknownBroker
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.state import ZOOKEEPER, agent_name
 from regency.model.ids import BrokerId
 

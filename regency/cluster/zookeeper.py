@@ -12,8 +12,8 @@ from typing import Self
 from regency.cluster import java
 from regency.cluster.errors import ClusterNotRunning, ClusterStartFailed
 from regency.cluster.ports import is_free, reserve_ports
-from regency.cluster.processes import ProcessRef, ProcessState
-from regency.cluster.spawner import ManagedProcess, Spawner
+from regency.cluster.process.processes import ProcessRef, ProcessState
+from regency.cluster.process.spawner import ManagedProcess, Spawner
 
 HOST = "127.0.0.1"
 TICK_MS = 500

@@ -17,12 +17,12 @@ from breaking.tail import Tail, first_difference
 from breaking.tcp_proxy import TcpProxy
 from breaking.watch import InvariantWatcher
 
-from regency.cluster import processes
 from regency.cluster import zookeeper as zookeeper_server
 from regency.cluster.agent import AGENT_COMMAND
 from regency.cluster.cluster import Cluster
 from regency.cluster.plan import SESSION_TIMEOUT_MS
-from regency.cluster.processes import ProcessState
+from regency.cluster.process import processes
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.demo.ledger import Ledger
 from regency.demo.workload import careful_producer, produce, read_back

@@ -16,7 +16,7 @@ import pytest
 from light_java import LIGHT_JAVA
 
 from regency.cluster.cluster import Cluster
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.pipeline.session import spark_session
 

@@ -22,7 +22,6 @@ from regency.cli.context import (
 from regency.cli.exits import CommandFailed, Exit, exit_on_termination
 from regency.cli.lab.verbs import attached
 from regency.cluster.cluster import Cluster
-from regency.cluster.endings import ending
 from regency.cluster.lab import START_TIMEOUT_S, Lab
 from regency.cluster.plan import (
     DEFAULT_BROKERS,
@@ -33,7 +32,8 @@ from regency.cluster.plan import (
     ZOOKEEPER_OFFSET,
     plan_cluster,
 )
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.endings import ending
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.state import ZOOKEEPER, agent_name, command_for, read_state, refuse_if_running
 from regency.cluster.status import GRACE_S, BrokerStatus, ClusterStatus, ZooKeeperStatus, cluster_status, end_cluster
 from regency.model.ids import BrokerId

@@ -14,7 +14,7 @@ import click
 from regency.cli.context import DIRECTORY, NEW_FILE, say
 from regency.cluster.agent import import_path
 from regency.cluster.errors import ClusterStartFailed
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.runtime.daemon_options import SettingsOptions, settings_options
 

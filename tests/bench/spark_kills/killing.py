@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterTimeout
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 from spark_kills.jobs import Fault, Job
 from spark_kills.notes import FOLDER, now_ms, rows_by_process
 from spark_kills.victims import Application, Process, application, wait_gone

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from regency import Cluster, TopicRefused
-from regency.cluster.processes import send
+from regency.cluster.process.processes import send
 from regency.cluster.state import read_state
 from regency.cluster.status import end_cluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterTimeout
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 
 pytestmark = pytest.mark.integration
 Eventually = Callable[..., object]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster import processes
 from regency.cluster.errors import ClusterNotRunning, ClusterStartFailed
-from regency.cluster.processes import ProcessState
+from regency.cluster.process import processes
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper, is_serving
 from regency.runtime.zookeeper import client as zk_client
 from regency.runtime.zookeeper.session import Create

@@ -26,7 +26,7 @@ from click.testing import CliRunner
 
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 
 pytestmark = pytest.mark.integration
 

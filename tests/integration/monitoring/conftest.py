@@ -25,7 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from regency.cluster.cluster import Cluster
 from regency.cluster.ports import reserve_ports
-from regency.cluster.spawner import ManagedProcess, Spawner
+from regency.cluster.process.spawner import ManagedProcess, Spawner
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy" / "prometheus"
 SCRAPE_S = 1

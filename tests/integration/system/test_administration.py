@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from regency.cli.main import cli
 from regency.cluster.cluster import Cluster
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 
 pytestmark = pytest.mark.integration
 

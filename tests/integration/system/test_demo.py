@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from regency.cluster import processes
+from regency.cluster.process import processes
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ import pytest
 
 from regency.cluster.agent import AGENT_COMMAND, HOST
 from regency.cluster.cluster import Cluster
-from regency.cluster.processes import members
+from regency.cluster.process.processes import members
 from regency.kafka.codec import MetadataRequest, encode_request
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from breaking.tcp_proxy import TcpProxy
 
-from regency.cluster.processes import ProcessState
+from regency.cluster.process.processes import ProcessState
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.runtime.zookeeper.client import ZkClient, connect
 from regency.runtime.zookeeper.session import SessionEvent

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from regency.cluster import processes
 from regency.cluster.errors import ClusterNotRunning
+from regency.cluster.process import processes
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId
 from regency.model.znodes import paths as znode_paths

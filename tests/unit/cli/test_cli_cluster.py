@@ -19,7 +19,7 @@ from click.testing import Result
 from regency.cluster import status
 from regency.cluster.agent import Agent
 from regency.cluster.health import ClusterSnapshot
-from regency.cluster.processes import ProcessState, end, send, state_of
+from regency.cluster.process.processes import ProcessState, end, send, state_of
 from regency.cluster.state import BrokerPorts, read_state
 from regency.cluster.status import end_cluster
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster.endings import Ending, EndRecord, LastLife, ended_words, ending
-from regency.cluster.processes import ProcessRef, this_boot
+from regency.cluster.process.endings import Ending, EndRecord, LastLife, ended_words, ending
+from regency.cluster.process.processes import ProcessRef, this_boot
 
 
 @pytest.mark.parametrize(

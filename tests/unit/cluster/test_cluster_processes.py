@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster import processes, status
+from regency.cluster import status
 from regency.cluster.cluster import Cluster
 from regency.cluster.errors import ClusterError, ClusterNotRunning, ClusterRunning, ClusterStartFailed, UnknownBroker
 from regency.cluster.health import ClusterSnapshot
 from regency.cluster.lab import Lab
-from regency.cluster.processes import ProcessRef, ProcessState, members
+from regency.cluster.process import processes
+from regency.cluster.process.processes import ProcessRef, ProcessState, members
 from regency.cluster.state import read_state, refuse_if_running
 from regency.cluster.status import end_cluster
 from regency.model.errors import RegencyError

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regency.cluster.endings import LastLife
 from regency.cluster.errors import ClusterNotRunning, ClusterRunning
-from regency.cluster.processes import ProcessRef, reference
+from regency.cluster.process.endings import LastLife
+from regency.cluster.process.processes import ProcessRef, reference
 from regency.cluster.record import LOCK_NAME, LabRecord, with_ended, with_started
 from regency.cluster.state import ClusterState, read_state, write_state
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regency.cluster.errors import ClusterError, ClusterFileMalformed, ClusterRunning
-from regency.cluster.processes import ProcessRef, reference
+from regency.cluster.process.processes import ProcessRef, reference
 from regency.cluster.state import BrokerPorts, ClusterState, read_state, refuse_if_running, write_state
 from regency.cluster.status import end_cluster
 from regency.model.ids import BrokerId

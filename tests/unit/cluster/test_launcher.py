@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from regency.cluster import launcher, processes
-from regency.cluster.endings import noted, read_life
 from regency.cluster.errors import ClusterStartFailed
-from regency.cluster.processes import ProcessRef, ProcessState
-from regency.cluster.spawner import ManagedProcess, Spawner
+from regency.cluster.process import launcher, processes
+from regency.cluster.process.endings import noted, read_life
+from regency.cluster.process.processes import ProcessRef, ProcessState
+from regency.cluster.process.spawner import ManagedProcess, Spawner
 
 LAUNCHER = str(Path(launcher.__file__))
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"]
@@ -62,7 +62,7 @@ def test_process_dies_when_its_parent_is_killed(
 ) -> None:
     parent = owner(f"""
         from pathlib import Path
-        from regency.cluster.spawner import Spawner
+        from regency.cluster.process.spawner import Spawner
         here = Path({str(tmp_path)!r})
         print(Spawner().spawn("sleeper", {SLEEPER!r}, directory=here, log=here / "log").pid, flush=True)
         import signal

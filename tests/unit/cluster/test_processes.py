@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regency.cluster import processes
-from regency.cluster.processes import ProcessRef, ProcessState, end, members, reference, send, state_of
+from regency.cluster.process import processes
+from regency.cluster.process.processes import ProcessRef, ProcessState, end, members, reference, send, state_of
 from regency.kafka.logfiles.file_names import LOCK
 
 Sleeper = Callable[..., subprocess.Popen[bytes]]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from regency.cluster.launcher import LIFE_FILE
-from regency.cluster.processes import ProcessRef, this_boot
+from regency.cluster.process.launcher import LIFE_FILE
+from regency.cluster.process.processes import ProcessRef, this_boot
 
 _NOTED_WITHIN_S = 0.5
 _POLL_S = 0.02

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from regency.cluster import launcher, processes
-from regency.cluster.endings import EndRecord, ended_words, read_life
 from regency.cluster.errors import ClusterStartFailed
-from regency.cluster.processes import ProcessRef, ProcessState
+from regency.cluster.process import launcher, processes
+from regency.cluster.process.endings import EndRecord, ended_words, read_life
+from regency.cluster.process.processes import ProcessRef, ProcessState
 
 _LAST_LINES = 20
 _REAP_TIMEOUT_S = 5.0
