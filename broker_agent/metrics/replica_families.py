@@ -42,6 +42,33 @@ _OF_LOGS: tuple[tuple[MetricName, _Lines[LogRow]], ...] = (
     (names.LOG_END, _each(lambda row: row.end)),
     (names.LOG_SEGMENTS, _each(lambda row: row.segments)),
 )
+LOOKED_FOR: tuple[MetricName, ...] = (
+    names.LEADER_COUNT,
+    names.PARTITION_COUNT,
+    names.OFFLINE_REPLICA_COUNT,
+    names.UNDER_REPLICATED,
+    names.UNDER_MIN_ISR,
+    names.AT_MIN_ISR,
+    names.REASSIGNING,
+    names.ISR_PENDING,
+    names.ISR_SHRINKS,
+    names.ISR_EXPANDS,
+    names.FAILED_ISR_UPDATES,
+    names.OFFLINE_DIRECTORIES,
+    names.PURGATORY_SIZE,
+    names.MIN_FETCH_RATE,
+    names.FAILED_PARTITIONS,
+    names.DEAD_FETCHERS,
+    names.REPLICATION_IN,
+    names.REASSIGNMENT_IN,
+    names.REASSIGNMENT_OUT,
+    names.FOLLOWER_LAG,
+    names.FOLLOWER_LAG_UNKNOWN,
+    names.MAX_LAG,
+    *(name for name, _ in _OF_PARTITIONS),
+    *(name for name, _ in _OF_LOGS),
+)
+"""All that is read from a look at every partition: a scrape that wants none of it takes none."""
 
 
 def sums(look: Look) -> Iterable[Family]:
@@ -67,6 +94,9 @@ def sums(look: Look) -> Iterable[Family]:
     yield value(names.REPLICATION_IN, look.received)
     yield value(names.REASSIGNMENT_IN, look.received_by_adding)
     yield value(names.REASSIGNMENT_OUT, look.sent_to_adding)
+    lags = [((str(broker),), lag) for broker, lag in sorted(look.behind.items())]
+    yield values(names.FOLLOWER_LAG, [(label, records) for label, (records, _) in lags])
+    yield values(names.FOLLOWER_LAG_UNKNOWN, [(label, unknown) for label, (_, unknown) in lags])
     yield values(names.MAX_LAG, [(_FETCHERS, max((row.lag for row in hosted), default=0))])
 
 

@@ -16,7 +16,7 @@ from regency.broker_agent.process.data_loop import DataLoop, LoopClosed
 from regency.broker_agent.replication.api import Role
 from regency.broker_agent.replication.followers import Committed
 from regency.broker_agent.replication.replica_manager import ReplicaManager
-from regency.model.ids import TopicPartition
+from regency.model.ids import UNKNOWN_OFFSET, BrokerId, TopicPartition
 
 PIECE = 500
 LOOP_TIMEOUT_MS = 10_000
@@ -78,6 +78,8 @@ class Look(NamedTuple):
     """Of them, by replicas that a reassignment adds here."""
     sent_to_adding: int
     """Bytes of record batches sent to replicas that a reassignment adds elsewhere."""
+    behind: dict[BrokerId, list[int]]
+    """By follower: records that it is behind the logs led here, and partitions of which that is not known."""
 
 
 def look(
@@ -141,6 +143,7 @@ def _begin(replicas: ReplicaManager, logs: LogManager, now_ms: int) -> Look:
         received=fetchers.received.total,
         received_by_adding=fetchers.received.adding,
         sent_to_adding=replicas.sent_to_adding,
+        behind={},
     )
 
 
@@ -164,6 +167,13 @@ def _add(found: Look, replicas: ReplicaManager, logs: LogManager, names: Sequenc
                 HostedRow(topic, number, offline, False, 0, 0, False, False, False, False, False, fetcher, lag)
             )
             continue
+        end = partition.log.log_end_offset
+        for follower, remote in partition.remotes.items():
+            behind = found.behind.setdefault(follower, [0, 0])
+            if remote.log_end_offset == UNKNOWN_OFFSET:
+                behind[1] += 1
+            else:
+                behind[0] += max(0, end - remote.log_end_offset)
         if topic not in least:
             least[topic] = hosting.min_insync(topic)
         assignment = partition.assignment

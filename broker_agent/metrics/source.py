@@ -92,6 +92,8 @@ class AgentMetrics:
         put_off = sum(logs_of.directory.shortages for logs_of in logs.directories)
         yield value(names.SHORTAGES, put_off + self._disk_worker.retries)
         yield from self._volumes(logs)
+        if not any(map(wanted, (*replica_families.LOOKED_FOR, names.SCRAPE_WAIT))):
+            return
         began = perf_counter_ns()
         found = look(self._loop, replicas, logs, now_ms)
         yield value(names.SCRAPE_WAIT, (perf_counter_ns() - began) / 1e9)

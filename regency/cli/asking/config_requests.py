@@ -17,7 +17,7 @@ from regency.model.settings.dynamic import Operation, without_effect
 
 TOPIC: Final = 2
 BROKER: Final = 4
-_DESCRIBE_VERSION: Final = 4
+DESCRIBE_VERSION: Final = 4
 _ALTER_VERSION: Final = 1
 _TYPES: Final = {1: "boolean", 2: "string", 3: "int", 4: "short", 5: "long", 6: "double", 7: "list", 9: "password"}
 
@@ -65,15 +65,15 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
     from regency.kafka.codec import DescribeConfigsRequest
 
     asked = DescribeConfigsRequest.DescribeConfigsResource(
-        version=_DESCRIBE_VERSION,
+        version=DESCRIBE_VERSION,
         resource_type=resource.type,
         resource_name=resource.name,
         configuration_keys=None if keys is None else list(keys),
     )
     request = DescribeConfigsRequest(
-        version=_DESCRIBE_VERSION, resources=[asked], include_synonyms=True, include_documentation=True
+        version=DESCRIBE_VERSION, resources=[asked], include_synonyms=True, include_documentation=True
     )
-    (result,) = wire.ask(request, _DESCRIBE_VERSION, broker=resource.broker).results
+    (result,) = wire.ask(request, DESCRIBE_VERSION, broker=resource.broker).results
     if result.error_code != ErrorCode.NONE:
         raise refusal(str(resource), result.error_code, result.error_message)
     rows = [

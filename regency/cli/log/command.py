@@ -24,11 +24,10 @@ from regency.cli.context import (
 )
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.log.dump.command import dump
-from regency.cli.partitions.plans import human_bytes
 from regency.kafka.apis import Message
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.words import counted, listed
+from regency.model.words import counted, human_bytes, listed
 
 LOOK_EVERY_S = 0.2
 ALTER_VERSION = 2

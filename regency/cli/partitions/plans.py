@@ -16,7 +16,7 @@ from regency.cli.partitions.reassignments import Situation
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from regency.model.words import counted, listed
+from regency.model.words import counted, human_bytes, listed
 from regency.planning.plan_file import PlanFile, fingerprints
 from regency.planning.plans import Move, Replicas, change_replication_factor, count_replicas, drain, rebalance
 
@@ -232,16 +232,6 @@ def sizes_of(nodes: Mapping[BrokerId, Node], moves: Iterable[Move]) -> dict[Topi
     for (_, partition), size in sizes.items():
         found[partition] = max(found.get(partition, 0), size)
     return found
-
-
-def human_bytes(count: int) -> str:
-    """1536 as 1.5 KiB."""
-    size, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024 or unit == "TiB":
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def _broker_rows(situation: Situation, after: Mapping[TopicPartition, Replicas]) -> list[BrokerRow]:

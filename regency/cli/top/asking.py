@@ -1,23 +1,24 @@
 """Asks a cluster for what `regency top` shows: one request to the controller that rules, more only to find it again.
 
-Besides, every ten seconds each broker is asked how full its volumes are. What cannot be asked is said, and what was
-known last is shown as old: nothing here raises because something is away.
+Besides, brokers are asked about themselves (`figures`). What cannot be asked is said, and what was known last is shown
+as old: nothing here raises because something is away.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import grpc
 import msgspec
 
 from regency.cli.asking.controllers import ask_controllers, newest_ruler, nobody_rules
-from regency.cli.asking.wire import cluster_wire
+from regency.cli.asking.wire import TopicFacts, cluster_wire
 from regency.cli.exits import CommandFailed, Exit
+from regency.cli.top.figures import MOST_ASKED, FigureAsker
 from regency.cli.top.reading import Reader, Snapshot, TroubleLine
-from regency.kafka.peer import PeerConnection, PeerUnavailable
-from regency.model.ids import BrokerId
+from regency.clients.nodes import Node
+from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
@@ -27,11 +28,6 @@ WORST, DECISIONS = 50, 50
 SUMMARY_TIMEOUT_MS = 4_000
 """The controller copies for 0.2 s at most, however busy it is; settings of topics in trouble it reads besides."""
 SEARCH_TIMEOUT_MS = 2_000
-DISKS_EVERY_S = 10.0
-DISK_TIMEOUT_MS = 1_000
-MOST_DISKS = 50
-"""In larger clusters volumes are not asked for: it would be one request to each broker."""
-DISK_VERSION = 4
 
 
 class Away(Exception):
@@ -49,8 +45,8 @@ class Asker:
         self._ruling: tuple[str, grpc.Channel] | None = None
         self._known: Snapshot | None = None
         self._known_s = 0.0
-        self._disks: dict[int, float] = {}
-        self._disks_s = -DISKS_EVERY_S
+        self._figures = FigureAsker()
+        self._topics: dict[str, TopicFacts] = {}
         self.focus = ""
         """A topic whose partitions are wanted, all of them. Any thread may set it."""
 
@@ -111,15 +107,38 @@ class Asker:
             return self._described(address, channel)
         if answer.error_code != ErrorCode.NONE:
             raise Away(answer.message or f"The controller of broker {answer.broker_id} rules no more.")
-        self._look_at_disks(answer.brokers)
-        found = self._reader.read(answer, self._disks, now_s=time.monotonic(), time_ms=_wall_ms())
         topic = self.focus
-        if not topic:
-            return found
+        nodes = [
+            Node(BrokerId(each.broker_id), each.host, each.port)
+            for each in answer.brokers
+            if each.broker_epoch >= 0 and each.port > 0
+        ]
+        figures = self._figures.look(nodes, answer.partitions, topic)
+        now_s = time.monotonic()
+        found = self._reader.read(answer, figures, now_s=now_s, time_ms=_wall_ms())
         try:
-            return msgspec.structs.replace(found, focus=topic, focused=self._partitions(topic))
+            if not topic:
+                return msgspec.structs.replace(found, worst=self._placed(nodes, found.worst))
+            found = msgspec.structs.replace(found, focus=topic, focused=self._placed(nodes, self._partitions(topic)))
         except CommandFailed as error:
-            return msgspec.structs.replace(found, notes=[*found.notes, f"Topic {topic}: {error}"])
+            where = f"Topic {topic}: " if topic else ""
+            return msgspec.structs.replace(found, notes=[*found.notes, f"{where}{error}"])
+        if len(found.focused) > MOST_ASKED:
+            words = f"How far replicas are is asked of the first {MOST_ASKED} partitions of {topic} only."
+            found = msgspec.structs.replace(found, notes=[*found.notes, words])
+        return self._reader.focus(found, figures, now_s=now_s)
+
+    def _placed(self, nodes: Sequence[Node], lines: list[TroubleLine]) -> list[TroubleLine]:
+        """With the lags of replicas, as each tells: of so many lines as may be on the screen. Raises CommandFailed."""
+        asked = [each for each in lines if each.leader is not None][:MOST_ASKED]
+        if new := {each.topic for each in asked} - self._topics.keys():
+            with cluster_wire(self._addresses()) as wire:
+                self._topics |= {each.name: each for each in wire.topics(sorted(new))}
+        wanted = {TopicPartition(each.topic, each.partition): each.replicas for each in asked}
+        ends = self._figures.places(nodes, self._topics.values(), wanted)
+        if any((BrokerId(each.leader or 0), TopicPartition(each.topic, each.partition)) not in ends for each in asked):
+            self._topics = {}  # a topic of that name may be another by now
+        return self._reader.place(lines, ends, now_s=time.monotonic())
 
     def _partitions(self, topic: str) -> list[TroubleLine]:
         """All partitions of a topic, as a broker knows them. Raises CommandFailed."""
@@ -127,6 +146,7 @@ class Asker:
             [found] = wire.topics([topic])
         if found.error_code != ErrorCode.NONE:
             raise CommandFailed(ErrorCode(found.error_code).name)
+        self._topics[topic] = found
         return [
             TroubleLine(
                 topic,
@@ -171,33 +191,6 @@ class Asker:
         """Those that were given, and brokers seen since: the first may be gone by now."""
         seen = [] if self._known is None else [each.address for each in self._known.brokers if each.address]
         return ",".join(dict.fromkeys([*self._servers.split(","), *seen]))
-
-    def _look_at_disks(self, brokers: Iterable[pb.SummarisedBroker]) -> None:
-        now = time.monotonic()
-        live = [each for each in brokers if each.broker_epoch >= 0 and each.port > 0]
-        if now - self._disks_s < DISKS_EVERY_S or len(live) > MOST_DISKS:
-            return
-        self._disks_s = now
-        asked = {each.broker_id: disk_used(each.host, each.port) for each in live}
-        self._disks = {broker: used for broker, used in asked.items() if used is not None}
-
-
-def disk_used(host: str, port: int) -> float | None:
-    """How full the fullest volume with a log directory of a broker is, 0 to 1; None where it does not tell."""
-    from regency.kafka.codec import DescribeLogDirsRequest
-
-    peer = PeerConnection(
-        host, port, client_id="regency-cli", connect_timeout_ms=DISK_TIMEOUT_MS, request_timeout_ms=DISK_TIMEOUT_MS
-    )
-    try:
-        answer = peer.exchange(DescribeLogDirsRequest(version=DISK_VERSION, topics=[]), DISK_VERSION)
-    except PeerUnavailable:
-        return None
-    finally:
-        peer.close()
-    return max(
-        (1 - each.usable_bytes / each.total_bytes for each in answer.results if each.total_bytes > 0), default=None
-    )
 
 
 def _is_too_old(error: RpcFailed) -> bool:

@@ -41,9 +41,13 @@ def top(interval: float, once: bool) -> int:
     Keys: s sorts brokers, / filters, b and t show one broker or one topic, space pauses, ? lists all keys. A decision
     is a line for each event, with counts of partitions; `regency history --partitions` names them.
 
-    One request to the ruling controller for each look, however many partitions there are. RECORDS/S is the growth
-    of the logs a broker leads, as it reports it to the controller; DISK the fullest volume of its log directories;
-    UNACKED what the controller told it and it has not acknowledged. Decisions are those of the ruling controller;
+    One request to the ruling controller for each look, however many partitions there are, and one to the HTTP port of
+    each agent: IN/S are bytes from producers, OUT/S bytes to consumers. LAG: the records that a broker's replicas are
+    behind, as leaders know them; of a partition out of sync, how far each of its replicas is, in their order, and when
+    it has caught up at that rate. RECORDS/S is the growth of the logs a broker leads; DISK the fullest volume of its
+    log directories; UNACKED what the controller told it and it has not acknowledged. What a broker does not tell within
+    a second is `?`, never 0. Screens of less than 184 columns leave out FOLLOWS, OFFLINE and RECORDS/S of brokers where
+    decisions stand beside them, those of less than 110 always. Decisions are those of the ruling controller;
     `regency history` has those of leaders and of earlier controllers too. While a part is away it says so, and
     shows what was known last.
 
@@ -54,7 +58,7 @@ def top(interval: float, once: bool) -> int:
       regency top
       regency top --interval 1 --bootstrap-server kafka-1:9092,kafka-2:9092
       regency top --once
-      regency top --once -o json | jq '.partitions, .worst'
+      regency top --once -o json | jq '.brokers[] | {broker, bytes_in_per_s, lag, catch_up}'
     """
     asker = Asker(current().bootstrap_servers())
     try:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Sequence
+import functools
+import operator
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
+from regency.cli.asking.rates import CatchUp, Rates, catch_up
+from regency.cli.top.figures import BrokerFigures
 from regency.history.events import events_of
 from regency.history.records import Decision, decode_decision
+from regency.model.ids import BrokerId, TopicPartition
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
+
+N = TypeVar("N", int, float)
 
 SILENT_MS = 25_000
 """An agent whose last report is older is silent: one gives a sign of life every 10 s."""
@@ -54,6 +61,16 @@ class BrokerLine(msgspec.Struct, frozen=True):
     """How long the oldest of what it was sent waits for its acknowledgement."""
     failure: str | None = None
     """Why it did not take what it was sent last."""
+    bytes_in_per_s: float | None = None
+    """From producers; None where its agent does not tell."""
+    bytes_out_per_s: float | None = None
+    """To consumers."""
+    lag: int | None = None
+    """Records that its replicas are behind, as their leaders know; None where no leader tells."""
+    lag_partial: bool = False
+    """Whether it may be more: a leader does not tell, or has not heard of a replica."""
+    catch_up: CatchUp | None = None
+    """Of one with a replica out of sync among the worst."""
 
 
 class PartitionCounts(msgspec.Struct, frozen=True):
@@ -80,6 +97,10 @@ class TroubleLine(msgspec.Struct, frozen=True):
     replicas: list[int]
     isr: list[int]
     reassigning: bool
+    lags: list[int | None] = []
+    """Records that each of `replicas` is behind the leader; None where it, or the leader, does not tell."""
+    catch_up: CatchUp | None = None
+    """Of the replica out of sync that takes longest."""
 
 
 class DecisionLine(msgspec.Struct, frozen=True):
@@ -115,6 +136,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     brokers: list[BrokerLine] = []
     partitions: PartitionCounts | None = None
     records_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    bytes_out_per_s: float | None = None
+    """Sums over the brokers that tell; None where none does."""
+    lag: int | None = None
     worst: list[TroubleLine] = []
     decisions: list[DecisionLine] = []
     """Oldest first."""
@@ -123,6 +148,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     focus: str = ""
     """The topic whose partitions are in `focused`, all of them; empty: none was asked for."""
     focused: list[TroubleLine] = []
+    focus_in_per_s: float | None = None
+    focus_out_per_s: float | None = None
+    """Bytes of that topic, from producers and to consumers."""
 
 
 class Reader:
@@ -131,20 +159,25 @@ class Reader:
     def __init__(self, servers: str) -> None:
         self._servers = servers
         self._rates = Rates()
+        self._named: set[Hashable] = set()
+        self._placed: set[Hashable] = set()
         self._decisions: dict[tuple[int, int], DecisionLine] = {}
         self._events: dict[tuple[int, int], EventLine] = {}
 
-    def read(self, answer: pb.SummariseResponse, disks: dict[int, float], *, now_s: float, time_ms: int) -> Snapshot:
-        """What a ruling controller has told, and how full volumes are, by broker; `now_s` is monotonic."""
-        brokers = [self._broker(answer, each, disks, now_s) for each in answer.brokers]
-        self._rates.forget_all_but({(answer.controller_epoch, e.broker_id, e.broker_epoch) for e in answer.brokers})
+    def read(
+        self, answer: pb.SummariseResponse, figures: Mapping[int, BrokerFigures], *, now_s: float, time_ms: int
+    ) -> Snapshot:
+        """What a ruling controller has told, and brokers about themselves; `now_s` is monotonic."""
+        self._rates.forget_all_but(self._named | self._placed)  # those of the look before
+        self._named = set()
+        outside = {broker for each in answer.worst for broker in each.replicas if broker not in each.isr}
+        brokers = [self._broker(answer, each, figures, now_s, each.broker_id in outside) for each in answer.brokers]
         decoded = [each for each in map(decode_decision, answer.decisions) if each is not None]
         for decision in decoded:
             self._decisions[decision.controller_epoch, decision.number] = _decided(decision)
         self._see_events(answer, decoded)
         kept = sorted(self._decisions)[-DECISIONS_KEPT:]
         self._decisions = {key: self._decisions[key] for key in kept}
-        told = [each.records_per_s for each in brokers if each.records_per_s is not None]
         return Snapshot(
             self._servers,
             time_ms,
@@ -161,7 +194,10 @@ class Reader:
             ),
             brokers=brokers,
             partitions=_counts(answer),
-            records_per_s=sum(told) if told else None,
+            records_per_s=_sum(each.records_per_s for each in brokers),
+            bytes_in_per_s=_sum(each.bytes_in_per_s for each in brokers),
+            bytes_out_per_s=_sum(each.bytes_out_per_s for each in brokers),
+            lag=_sum(each.lag for each in brokers),
             worst=[_trouble(each) for each in answer.worst],
             decisions=list(self._decisions.values()),
             events=list(self._events.values()),
@@ -189,16 +225,90 @@ class Reader:
             partitions=PartitionCounts(told.topics, told.partitions, told.offline_partitions),
         )
 
+    def focus(self, snapshot: Snapshot, figures: Mapping[int, BrokerFigures], *, now_s: float) -> Snapshot:
+        """With bytes of the topic that is shown."""
+        counted = [
+            (
+                self._count(("in", snapshot.focus, broker), told.topic_in, now_s),
+                self._count(("out", snapshot.focus, broker), told.topic_out, now_s),
+            )
+            for broker, told in figures.items()
+        ]
+        return msgspec.structs.replace(
+            snapshot,
+            focus_in_per_s=_sum(each for each, _ in counted),
+            focus_out_per_s=_sum(each for _, each in counted),
+        )
+
+    def place(
+        self, lines: Sequence[TroubleLine], ends: Mapping[tuple[BrokerId, TopicPartition], int], *, now_s: float
+    ) -> list[TroubleLine]:
+        """The lines with lags, from where logs end."""
+        self._placed = set()
+        return [self._place(each, ends, now_s) for each in lines]
+
+    def _place(
+        self, line: TroubleLine, ends: Mapping[tuple[BrokerId, TopicPartition], int], now_s: float
+    ) -> TroubleLine:
+        name = TopicPartition(line.topic, line.partition)
+        led = None if line.leader is None else ends.get((BrokerId(line.leader), name))
+        if line.leader is None:
+            return line
+        lags: list[int | None] = []
+        slowest: CatchUp | None = None
+        for broker in line.replicas:
+            end = ends.get((BrokerId(broker), name))
+            lag = None if led is None or end is None else max(0, led - end)
+            lags.append(lag)
+            if broker in line.isr:
+                continue
+            key = ("lag", name, broker, line.leader)
+            self._placed.add(key)
+            found = catch_up(lag, None if lag is None else self._rates.follow(key, lag, now_s))
+            if slowest is None or _slowness(found) > _slowness(slowest):
+                slowest = found
+        return msgspec.structs.replace(line, lags=lags, catch_up=slowest)
+
+    def _count(self, name: Hashable, count: float | None, now_s: float) -> float | None:
+        if count is None:
+            return None
+        self._named.add(name)
+        return self._rates.see(name, count, now_s)
+
+    def _lag(
+        self, broker: int, answer: pb.SummariseResponse, figures: Mapping[int, BrokerFigures], outside: bool
+    ) -> tuple[int | None, bool, CatchUp | None]:
+        """Records that a broker is behind, whether it may be more, and how that goes on."""
+        leaders = [figures.get(each.broker_id) for each in answer.brokers if each.leads and each.broker_id != broker]
+        told = [each for each in leaders if each is not None and each.lags is not None]
+        if not told:
+            return (None if leaders else 0), bool(leaders), CatchUp() if outside else None
+        lag = sum((each.lags or {}).get(broker, 0) for each in told)
+        partial = len(told) < len(leaders) or any(each.unknown.get(broker) for each in told)
+        if partial and not lag:
+            return None, True, CatchUp() if outside else None
+        name = ("lag of broker", broker, len(told))
+        self._named.add(name)
+        change = self._rates.follow(name, lag, max(each.lags_s for each in told))
+        return lag, partial, catch_up(lag, change) if outside else None
+
     def _broker(
-        self, answer: pb.SummariseResponse, each: pb.SummarisedBroker, disks: dict[int, float], now_s: float
+        self,
+        answer: pb.SummariseResponse,
+        each: pb.SummarisedBroker,
+        figures: Mapping[int, BrokerFigures],
+        now_s: float,
+        outside: bool,
     ) -> BrokerLine:
+        lag, partial, catching_up = self._lag(each.broker_id, answer, figures, outside)
         if each.broker_epoch < 0:
-            return BrokerLine(each.broker_id, "dead")
+            return BrokerLine(each.broker_id, "dead", lag=lag, lag_partial=partial, catch_up=catching_up)
         reported = each.report_age_ms >= 0
+        told = figures.get(each.broker_id, BrokerFigures())
+        incarnation = (each.broker_id, each.broker_epoch)
         rate = None
         if reported:
-            name = (answer.controller_epoch, each.broker_id, each.broker_epoch)
-            rate = self._rates.see(name, each.appended, now_s)
+            rate = self._count((answer.controller_epoch, *incarnation), each.appended, now_s)
         state = "leaving" if each.shutting_down else "silent" if each.report_age_ms > SILENT_MS else "live"
         return BrokerLine(
             each.broker_id,
@@ -209,11 +319,29 @@ class Reader:
             each.follows if reported else None,
             each.offline_replicas if reported else None,
             rate,
-            disks.get(each.broker_id),
+            told.disk_used,
             each.unacknowledged,
             each.oldest_attempt_ms / 1000,
             each.last_failure or None,
+            self._count(("in", *incarnation), told.bytes_in, now_s),
+            self._count(("out", *incarnation), told.bytes_out, now_s),
+            lag,
+            partial,
+            catching_up,
         )
+
+
+def _slowness(found: CatchUp) -> float:
+    """What gets worse is the slowest, then what is not known."""
+    if found.in_s is not None:
+        return found.in_s
+    return float("1e300") if found.per_s is None else float("inf")
+
+
+def _sum(figures: Iterable[N | None]) -> N | None:
+    """None where none is known."""
+    told = [each for each in figures if each is not None]
+    return functools.reduce(operator.add, told) if told else None
 
 
 def _notes(answer: pb.SummariseResponse) -> list[str]:
@@ -258,30 +386,3 @@ def _decided(decision: Decision) -> DecisionLine:
         decision.to,
         decision.why,
     )
-
-
-WINDOW_S = 10.0
-"""Agents report once a second: over much less than this, reports that come early and late would show as swings."""
-
-
-class Rates:
-    """Growth per second of counters by name, over the last `WINDOW_S` seconds of what was seen."""
-
-    def __init__(self) -> None:
-        self._seen: dict[Hashable, deque[tuple[float, int]]] = {}
-
-    def see(self, name: Hashable, count: int, now_s: float) -> float | None:
-        """Note a count, and give its rate; None after the first, and after one that is smaller than the one before."""
-        seen = self._seen.setdefault(name, deque())
-        if seen and count < seen[-1][1]:
-            seen.clear()
-        seen.append((now_s, count))
-        while len(seen) > 2 and now_s - seen[1][0] >= WINDOW_S:
-            seen.popleft()
-        first_s, first = seen[0]
-        return (count - first) / (now_s - first_s) if now_s > first_s else None
-
-    def forget_all_but(self, names: set[Hashable]) -> None:
-        """Forget counters that are no more."""
-        for name in [each for each in self._seen if each not in names]:
-            del self._seen[name]

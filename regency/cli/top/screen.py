@@ -10,16 +10,20 @@ from typing import NamedTuple
 from rich.console import Group
 from rich.text import Text
 
+from regency.cli.asking.rates import span
 from regency.cli.top.keys import HELP
 from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
+from regency.model.words import human_bytes
 
 HEAD = "bold"
 QUIET = "dim"
 GOOD, WARN, BAD = "green", "yellow", "bold red"
-LEAST_NAME = 20
+LEAST_NAME = 16
 """Columns that the name of a partition has at least, where names are long."""
 TWO_COLUMNS = 160
 """From so many columns on decisions stand beside brokers and partitions."""
+ALL_COLUMNS = 110
+"""A narrower table of brokers is without FOLLOWS, OFFLINE and RECORDS/S."""
 LEAST_FOLDED = 40
 """Narrower screens show the begin of what is too long; others go on in a second line."""
 OLD_S = 5.0
@@ -58,19 +62,23 @@ def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: s
         lines.append(_fit(Text("Nothing is known yet.", style=QUIET), width))
         return Group(*_cut(lines, height))
     if snapshot.age_s > OLD_S:
-        lines.append(_fit(Text(f"What follows was so {_span(snapshot.age_s)} ago.", style=WARN), width))
+        lines.append(_fit(Text(f"What follows was so {span(snapshot.age_s)} ago.", style=WARN), width))
     if snapshot.controller is not None:
-        lines.append(_controller(snapshot.controller, snapshot.records_per_s, width))
+        lines.append(_controller(snapshot.controller, snapshot, width))
     if snapshot.partitions is not None:
         (heads, counts) = _table(_PARTITIONS, [_Row(_counted(snapshot.partitions))], width)
         lines += [*heads, *counts]
         if snapshot.partitions.topics_to_count:
             words = f"counting: {snapshot.partitions.topics_to_count:,} topics are not in these numbers yet"
             lines.append(_fit(Text(words, style=WARN), width))
+    if snapshot.focus:
+        flow = f"topic {snapshot.focus}: {_flow(snapshot.focus_in_per_s, snapshot.focus_out_per_s)}"
+        lines.append(_fit(Text(_clean(flow), style=HEAD), width))
     left = None if height is None else max(0, height - len(lines))
     beside = width >= TWO_COLUMNS and bool(snapshot.events)
-    table = width // 2 if beside else width
-    brokers = _table(_BROKERS, [_broker(each) for each in snapshot.brokers], table)
+    table = width * 3 // 5 if beside else width
+    kept = [place for place, head in enumerate(_BROKERS) if table >= ALL_COLUMNS or head.text not in _WIDE]
+    brokers = _table([_BROKERS[place] for place in kept], [_broker(each, kept) for each in snapshot.brokers], table)
     worst = _table(_WORST, [_Row(_trouble(each)) for each in snapshot.worst], table)
     if beside:
         for_brokers, for_worst = _shares([_lines_of(each) for each in (brokers, worst)], left)
@@ -162,17 +170,19 @@ def _title(snapshot: Snapshot, width: int, hint: str) -> Text:
     return _fit(Text(f"{left[: max(room, 0)]:<{max(room, 0)}}  {right}", style=HEAD), width)
 
 
-def _controller(line: ControllerLine, records_per_s: float | None, width: int) -> Text:
+def _controller(line: ControllerLine, snapshot: Snapshot, width: int) -> Text:
     text = Text(f"controller {line.broker}, epoch {line.epoch}", style=HEAD)
     busy = line.state != "Idle" or bool(line.queued)
     doing = f": {line.state}" + (f", {line.queued:,} queued" if line.queued else "")
     text.append(_clean(doing), style=WARN if busy else "not bold")
     if line.ruling_s is not None:
-        text.append(f"; for {_span(line.ruling_s)}", style="not bold")
+        text.append(f"; for {span(line.ruling_s)}", style="not bold")
     if line.failover_s is not None:
         text.append(f", failover {line.failover_s:.2f} s", style="not bold")
-    if records_per_s is not None:
-        text.append(f"; {_rate(records_per_s)} records/s", style="not bold")
+    if snapshot.records_per_s is not None:
+        text.append(f"; {_rate(snapshot.records_per_s)} records/s", style="not bold")
+    if snapshot.bytes_in_per_s is not None:
+        text.append(f", {_flow(snapshot.bytes_in_per_s, snapshot.bytes_out_per_s)}", style="not bold")
     return _fit(text, width)
 
 
@@ -187,11 +197,18 @@ _BROKERS = [
     _Cell("FOLLOWS", right=True),
     _Cell("OFFLINE", right=True),
     _Cell("RECORDS/S", right=True),
+    _Cell("IN/S", right=True),
+    _Cell("OUT/S", right=True),
+    _Cell("LAG", right=True),
     _Cell("DISK", right=True),
     _Cell("UNACKED", right=True),
     _Cell("ADDRESS"),
 ]
-_WORST = [_Cell("PARTITION"), _Cell("IS"), _Cell("LEADER", right=True), _Cell("REPLICAS"), _Cell("ISR")]
+_WIDE = ("FOLLOWS", "OFFLINE", "RECORDS/S")
+_WORST = [
+    *(_Cell("PARTITION"), _Cell("IS"), _Cell("LEADER", right=True), _Cell("REPLICAS"), _Cell("ISR")),
+    *(_Cell("LAG"), _Cell("CATCHES UP")),
+]
 
 
 def _counted(counts: PartitionCounts) -> list[_Cell]:
@@ -207,9 +224,9 @@ def _counted(counts: PartitionCounts) -> list[_Cell]:
     ]
 
 
-def _broker(line: BrokerLine) -> _Row:
-    waits = f"waits {_span(line.waiting_s)}" if line.waiting_s >= 1 else ""
-    used = "-" if line.disk_used is None else f"{line.disk_used:.0%}"
+def _broker(line: BrokerLine, kept: Sequence[int]) -> _Row:
+    waits = f"waits {span(line.waiting_s)}" if line.waiting_s >= 1 else ""
+    used = "?" if line.disk_used is None else f"{line.disk_used:.0%}"
     full = BAD if (line.disk_used or 0) >= 0.95 else WARN if (line.disk_used or 0) >= 0.85 else ""
     cells = [
         _Cell(str(line.broker), right=True),
@@ -218,11 +235,19 @@ def _broker(line: BrokerLine) -> _Row:
         _number(line.follows),
         _number(line.offline_replicas, BAD),
         _Cell("-" if line.records_per_s is None else _rate(line.records_per_s), right=True),
+        _Cell(_bytes(line.bytes_in_per_s), right=True),
+        _Cell(_bytes(line.bytes_out_per_s), right=True),
+        _Cell(_lag(line.lag, partial=line.lag_partial), WARN if line.catch_up and line.lag else "", right=True),
         _Cell(used, full, right=True),
         _number(line.unacknowledged, WARN),
         _Cell(line.address or "-", BAD if line.failure else ""),
     ]
-    return _Row(cells, ": ".join(filter(None, (waits, line.failure))))
+    told = [": ".join(filter(None, (waits, line.failure)))]
+    if line.offline_replicas and len(kept) < len(_BROKERS):
+        told.append(f"{line.offline_replicas:,} replicas offline")
+    if line.catch_up is not None and line.lag:
+        told.append(line.catch_up.told if line.catch_up.told != "?" else "")
+    return _Row([cells[place] for place in kept], "; ".join(filter(None, told)))
 
 
 def _trouble(line: TroubleLine) -> list[_Cell]:
@@ -233,7 +258,19 @@ def _trouble(line: TroubleLine) -> list[_Cell]:
         _Cell("none" if line.leader is None else str(line.leader), right=True),
         _Cell(",".join(map(str, line.replicas)) or "-"),
         _Cell(",".join(map(str, line.isr)) or "-"),
+        _Cell(",".join(map(_lag, line.lags)) or "-"),
+        *_catching_up(line),
     ]
+
+
+def _catching_up(line: TroubleLine) -> list[_Cell]:
+    """Of the replica out of sync that takes longest."""
+    found = line.catch_up
+    if found is None:
+        return [_Cell("-")]
+    if found.in_s is not None:
+        return [_Cell(f"in {span(found.in_s)}" if found.in_s else "now", WARN)]
+    return [_Cell("?") if found.per_s is None else _Cell("does not", BAD)]
 
 
 def _events(events: Sequence[EventLine], width: int) -> list[_Block]:
@@ -257,16 +294,20 @@ def _number(count: int | None, style: str = "") -> _Cell:
     return _Cell("-" if count is None else f"{count:,}", style if count else "", right=True)
 
 
+def _lag(records: int | None, *, partial: bool = False) -> str:
+    return "?" if records is None else f">{records}" if partial else str(records)
+
+
+def _bytes(per_s: float | None) -> str:
+    return "?" if per_s is None else human_bytes(round(per_s))
+
+
+def _flow(bytes_in: float | None, bytes_out: float | None) -> str:
+    return f"{_bytes(bytes_in)}/s in, {_bytes(bytes_out)}/s out"
+
+
 def _rate(per_s: float) -> str:
     return f"{per_s:,.0f}" if per_s >= 10 or per_s == 0 else f"{per_s:.1f}"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 
 def _time(time_ms: int) -> str:

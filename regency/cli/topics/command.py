@@ -6,7 +6,7 @@ the same moment, whichever controller rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from functools import partial
 
 import click
@@ -35,27 +35,11 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
 from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
-from regency.model.ids import BrokerId, TopicId, TopicPartition
+from regency.cli.topics.replicas import PartitionRow, ask_replicas, estimated, told_by_broker
 from regency.model.kafka_errors import ErrorCode
 from regency.runtime.daemon_options import Renamed
 
 _LEADERS_TIMEOUT_MS = 15_000
-_OFFSETS_TIMEOUT_MS = 3_000
-
-
-class LiveReplica(msgspec.Struct, frozen=True):
-    """A replica as its broker has it now; None is unknown, and `error` says why.
-
-    `lag` is how many offsets its log ends before the leader's; 0 where it has what was written after the leader
-    answered.
-    """
-
-    broker: int
-    log_start: int | None = None
-    log_end: int | None = None
-    high_watermark: int | None = None
-    lag: int | None = None
-    error: str | None = None
 
 
 class TopicRow(msgspec.Struct, frozen=True):
@@ -65,42 +49,6 @@ class TopicRow(msgspec.Struct, frozen=True):
     topic_id: str
     partitions: int
     replication_factor: int
-
-
-class PartitionRow(msgspec.Struct, frozen=True, rename={"epoch": "leader_epoch"}):
-    """A partition in `regency topics describe`. `leader` and its epoch are None while it has no leader.
-
-    `live` has the replicas in their order, as each of them tells; it is empty where they were not asked.
-    """
-
-    topic: str
-    partition: int
-    leader: int | None
-    epoch: int | None
-    replicas: list[int]
-    isr: list[int]
-    offline: list[int]
-    live: list[LiveReplica] = []
-
-    @property
-    def name(self) -> TopicPartition:
-        """Which partition it is."""
-        return TopicPartition(self.topic, self.partition)
-
-    @property
-    def hw(self) -> int | None:
-        """The leader's high watermark."""
-        return next((replica.high_watermark for replica in self.live if replica.broker == self.leader), None)
-
-    @property
-    def leo(self) -> list[str]:
-        """Log ends, in the order of the replicas."""
-        return ["-" if replica.log_end is None else str(replica.log_end) for replica in self.live]
-
-    @property
-    def lag(self) -> list[str]:
-        """How far each is behind the leader."""
-        return ["-" if replica.lag is None else str(replica.lag) for replica in self.live]
 
 
 class CreatedRow(msgspec.Struct, frozen=True):
@@ -222,8 +170,9 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
 
     HW is the leader's high watermark. LEO, where each replica's log ends, and LAG, how many offsets that is before the
     leader's end, stand in the order of REPLICAS; all are asked of the replicas themselves, at the same time. A dash is
-    a replica that cannot tell. Of a topic that is being deleted the command tells how far that is and what it waits
-    for (exit status 4).
+    a replica that cannot tell. Partitions with a replica that is not in sync and tells are asked a second time two
+    seconds later: CATCH-UP is how long it takes at that rate, `no` where its lag does not shrink. Of a topic that is
+    being deleted the command tells how far that is and what it waits for (exit status 4).
 
     \b
     Examples:
@@ -231,6 +180,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
       regency topics describe flights-3
       regency topics describe --under-replicated
       regency topics describe flights -o json | jq '.[] | .live[] | select(.lag > 1000)'
+      regency topics describe --under-replicated -o json | jq '.[].live[].catch_up.in_s'
     """
     found, missing = _look(names or None)
     rows = [_row(topic.name, partition) for topic in found for partition in topic.partitions]
@@ -240,52 +190,21 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
         rows = [row for row in rows if row.leader is None]
     columns = ["topic", "partition", "leader", "epoch", "replicas", "isr", "offline"]
     if not no_offsets and rows:
-        live = ask_replicas(rows, {each.name: each.topic_id for each in found if each.topic_id is not None})
+        ids = {each.name: each.topic_id for each in found if each.topic_id is not None}
+        live = ask_replicas(rows, ids)
         rows = [msgspec.structs.replace(row, live=live.get(row.name, [])) for row in rows]
         columns += ["hw", "leo", "lag"]
+        rows = estimated(rows, ids)
+        columns += ["catch_up"] if any(replica.catch_up for row in rows for replica in row.live) else []
     if rows or not (missing or under_replicated or leaderless) or current().json:
         show(rows, columns)
+    for words in told_by_broker(rows):
+        conclude(words)
     if not rows and not missing and (under_replicated or leaderless):
         conclude("None: every partition has a leader." if leaderless else "None: every replica is in sync.")
     for error in missing:
         say(f"Error: {error}")
     return max((error.status for error in missing), default=Exit.DONE)
-
-
-def ask_replicas(rows: Sequence[PartitionRow], ids: Mapping[str, TopicId]) -> dict[TopicPartition, list[LiveReplica]]:
-    """Every replica of these partitions, in the order of the assignment; of topics whose id is known.
-
-    Live brokers that do not answer are named on stderr.
-    """
-    from regency.clients.replicas.wire import replica_wire
-
-    asked = [row for row in rows if row.topic in ids]
-    wanted: dict[BrokerId, list[TopicPartition]] = {}
-    for row in asked:
-        for broker in row.replicas:
-            wanted.setdefault(BrokerId(broker), []).append(row.name)
-    with cluster_wire(current().bootstrap_servers()) as cluster:
-        nodes = cluster.brokers()
-    with replica_wire(nodes, timeout_ms=_OFFSETS_TIMEOUT_MS) as wire:
-        places = wire.places(wanted, ids)
-        for broker, why in sorted(wire.silent.items()):
-            say(f"Broker {broker} does not tell its offsets: {why}")
-    found = {}
-    for row in asked:
-        told = {broker: places[BrokerId(broker), row.name] for broker in row.replicas}
-        led = None if row.leader is None else told.get(row.leader)
-        found[row.name] = [_live(broker, told[broker], led) for broker in row.replicas]
-    return found
-
-
-def _live(broker: int, told: object, led: object) -> LiveReplica:
-    from regency.clients.replicas.wire import Place, Unanswered
-
-    if isinstance(told, Place):
-        lag = max(0, led.log_end - told.log_end) if isinstance(led, Place) else None
-        return LiveReplica(broker, told.log_start, told.log_end, told.high_watermark, lag)
-    error = told.why if isinstance(told, Unanswered) else str(getattr(told, "name", told))
-    return LiveReplica(broker, error=error)
 
 
 def _row(topic: str, partition: PartitionFacts) -> PartitionRow:

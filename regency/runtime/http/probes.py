@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as write_op
 from regency.model.clock import Clock
 from regency.model.settings import BrokerSettings
 from regency.runtime.http.server import Handler, HttpServer, Request, Response, qualities
-from regency.runtime.metrics.families import Block, MetricName, Source, Wanted, head, values
+from regency.runtime.metrics.families import Block, MetricName, Source, Wanted, escape, head, values
 from regency.runtime.metrics.table import BUILD_INFO
 
 logger = logging.getLogger(__name__)
@@ -46,34 +46,41 @@ class Exposition:
         self._version = version("regency")
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: dict[tuple[bool, frozenset[str]], tuple[int, bytes]] = {}
+        self._kept: dict[tuple[bool, frozenset[str], frozenset[str]], tuple[int, bytes]] = {}
 
     def handle(self, request: Request) -> Response:
-        """Answer a request for /metrics; `?name[]=N`, repeated, asks for some families or samples only."""
+        """Answer a request for /metrics; `?name[]=N`, repeated, asks for some families or samples only.
+
+        `topic[]=T`, repeated, leaves out series by topic of all others; an empty T is none.
+        """
         openmetrics = _prefers_openmetrics(request.headers.get("accept", ""))
-        body = self.render(openmetrics, frozenset(request.query.get("name[]", ())))
+        names = frozenset(filter(None, request.query.get("name[]", ())))
+        topics = frozenset(request.query.get("topic[]", ()))
+        body = self.render(openmetrics, names, topics)
         headers = {"Content-Type": OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, "Vary": "Accept, Accept-Encoding"}
         if qualities(request.headers.get("accept-encoding", "")).get("gzip", 0.0) > 0:
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(body, GZIP_LEVEL)
         return Response(200, body, headers)
 
-    def render(self, openmetrics: bool, names: frozenset[str] = frozenset()) -> bytes:
-        """Everything, or what is named, in one of the two formats."""
-        key = (openmetrics, names)
+    def render(
+        self, openmetrics: bool, names: frozenset[str] = frozenset(), topics: frozenset[str] = frozenset()
+    ) -> bytes:
+        """Everything, or what is named, in one of the two formats; of topics all, or these."""
+        key = (openmetrics, names, topics)
         with self._lock:
             now = self._clock.monotonic_ms()
             kept = self._kept.get(key)
             if kept is not None and now - kept[0] < KEPT_MS:
                 return kept[1]
-            body = self._render(openmetrics, names)
+            body = self._render(openmetrics, names, topics)
             self._kept.pop(key, None)
             while len(self._kept) >= KEPT_ANSWERS:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = (self._clock.monotonic_ms(), body)
             return body
 
-    def _render(self, openmetrics: bool, names: frozenset[str]) -> bytes:
+    def _render(self, openmetrics: bool, names: frozenset[str], topics: frozenset[str]) -> bytes:
         wanted = _wanted(names)
         families = [family for source in self._sources for family in source.collect(wanted)]
         metrics = [family for family in families if isinstance(family, Metric)]
@@ -85,9 +92,18 @@ class Exposition:
             metrics = [metric for metric in metrics if _names(metric) & names]
         written = (write_openmetrics if openmetrics else write_text)(_Collected(metrics))
         blocks = [block for block in families if isinstance(block, Block) and wanted(block.name)]
-        texts = [head(block.name, openmetrics=openmetrics) + block.lines for block in blocks]
+        texts = [head(block.name, openmetrics=openmetrics) + _lines(block, topics) for block in blocks]
         end = _OPENMETRICS_END if openmetrics else b""
         return written.removesuffix(end) + "".join(texts).encode() + end
+
+
+def _lines(block: Block, topics: frozenset[str]) -> str:
+    """Series of a family; with `topics` only those of these, and those that are of no topic."""
+    if not topics or "topic" not in block.name.labels:
+        return block.lines
+    kept = tuple(f'topic="{escape(topic)}"' for topic in topics if topic)
+    lines = block.lines.splitlines(keepends=True)
+    return "".join([line for line in lines if 'topic="' not in line or any(each in line for each in kept)])
 
 
 def _prefers_openmetrics(accept: str) -> bool:

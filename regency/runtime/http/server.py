@@ -246,7 +246,7 @@ class _Conversation(BaseHTTPRequestHandler):
         path = unquote(target)
         try:
             headers = {name.lower(): ", ".join(self.headers.get_all(name, ())) for name in self.headers}
-            request = Request(self.command, path, parse_qs(query, max_num_fields=1000), headers)
+            request = Request(self.command, path, parse_qs(query, keep_blank_values=True, max_num_fields=1000), headers)
         except ValueError as error:
             self._send(text(400, f"the query cannot be read: {error}"))
             return

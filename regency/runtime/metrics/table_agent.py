@@ -229,6 +229,19 @@ SHORTAGES = own(
     "Times something with a log was put off because the process or its machine lacked descriptors, memory or threads.",
 )
 ISR_PENDING = own("regency_isr_changes_pending", _GAUGE, "ISR changes whose outcome is not known yet.")
+FOLLOWER_LAG = own(
+    "regency_follower_lag_records",
+    _GAUGE,
+    "Records that the broker's replicas are behind the logs led here, together: from its last fetches, also while it "
+    "is away.",
+    ("broker_id",),
+)
+FOLLOWER_LAG_UNKNOWN = own(
+    "regency_follower_lag_unknown_partitions",
+    _GAUGE,
+    "Partitions led here of which the broker's replica has not fetched since: its lag is not known.",
+    ("broker_id",),
+)
 SCRAPE_WAIT = own(
     "regency_scrape_loop_seconds", _GAUGE, "Time that reading the partitions took for this scrape, on the data loop."
 )

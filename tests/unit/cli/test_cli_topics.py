@@ -18,8 +18,8 @@ from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts, first_that_answers
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics import command as topics
-from regency.cli.topics import making
-from regency.cli.topics.command import LiveReplica
+from regency.cli.topics import making, replicas
+from regency.cli.topics.replicas import LiveReplica
 from regency.kafka.codec import CreatePartitionsResponse, CreateTopicsResponse, MetadataResponse
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -183,6 +183,7 @@ def test_describe_shows_how_far_each_replica_is(run: Run, admin: Cluster) -> Non
     assert result.stdout.splitlines() == [
         "TOPIC    PARTITION  LEADER  EPOCH  REPLICAS  ISR  OFFLINE  HW  LEO       LAG",
         "flights  0          2       4      1,2,3     2,1  -        90  90,100,-  10,0,-",
+        "Broker 3: out of sync in 1 partition; how far it is behind is not known while it does not answer.",
     ]
     [row] = json.loads(run("topics", "describe", "flights", *AT, "-o", "json").stdout)
     assert row["live"][0] == {
@@ -192,8 +193,50 @@ def test_describe_shows_how_far_each_replica_is(run: Run, admin: Cluster) -> Non
         "high_watermark": 80,
         "lag": 10,
         "error": None,
+        "lag_bytes": None,
+        "catch_up": None,
     }
     assert row["live"][2]["error"] == "broker 3 is not live"
+
+
+@pytest.mark.parametrize(
+    ("later", "column", "words"),
+    [
+        (400, "-,-,50 s", "400 records (about 97.7 KiB) behind; that shrinks by 8 records/s: in sync in about 50 s"),
+        (408, "-,-,no", "408 records (about 99.6 KiB) behind; that stays so: does not catch up"),
+        (808, "-,-,no", "808 records (about 197.3 KiB) behind; that grows by 400 records/s: does not catch up"),
+        (0, "-,-,0 s", "0 records (about 0 B) behind; that shrinks by 408 records/s: in sync soon"),
+    ],
+)
+def test_describe_says_how_long_a_replica_takes_that_is_not_in_sync(
+    run: Run, admin: Cluster, monkeypatch: pytest.MonkeyPatch, later: int, column: str, words: str
+) -> None:
+    admin.known = [topic("flights", held(0, 2, [2, 1]))]
+    name = TopicPartition("flights", 0)
+    looks = iter([408, later] * 2)
+
+    def ask(*_: object) -> dict[TopicPartition, list[LiveReplica]]:
+        clock.append(clock[-1] + 1.0)
+        lag = next(looks)
+        ends = [
+            LiveReplica(1, 0, 1000, 1000, 0),
+            LiveReplica(2, 0, 1000, 1000, 0),
+            LiveReplica(3, 0, 1000 - lag, 9, lag),
+        ]
+        return {name: ends}
+
+    clock = [0.0]
+    monkeypatch.setattr(replicas, "ask_replicas", ask)
+    monkeypatch.setattr(topics, "ask_replicas", ask)
+    monkeypatch.setattr(replicas, "_bytes_per_offset", lambda _: {name: 250.0})
+    monkeypatch.setattr(replicas.time, "sleep", lambda _: None)
+    monkeypatch.setattr(replicas.time, "monotonic", lambda: clock[-1])
+    table = run("topics", "describe", "flights", *AT).stdout.splitlines()
+    assert table[0].split()[-1] == "CATCH-UP" and table[1].endswith(f"  {column}")
+    assert table[2] == f"Broker 3: out of sync in 1 partition, {words}."
+    [row] = json.loads(run("topics", "describe", "flights", *AT, "-o", "json").stdout)
+    assert row["live"][2]["lag_bytes"] == later * 250
+    assert row["live"][2]["catch_up"]["per_s"] == 408.0 - later
 
 
 def test_describe_asks_no_replica_when_told_not_to(run: Run, admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

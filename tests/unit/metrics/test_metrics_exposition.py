@@ -60,7 +60,7 @@ class Played:
 
 
 def scrape(exposition: Exposition, accept: str = "", encoding: str = "", **query: list[str]) -> tuple[str, str]:
-    asked = {"name[]": query["names"]} if query else {}
+    asked = {f"{key.removesuffix('s')}[]": some for key, some in query.items()}
     response = exposition.handle(Request("GET", "/metrics", asked, {"accept": accept, "accept-encoding": encoding}))
     assert response.status == 200
     body = response.body
@@ -145,3 +145,17 @@ def test_gzip_is_given_where_it_is_taken() -> None:
     assert scrape(exposition, encoding="gzip")[1] == scrape(exposition)[1]
     answer = exposition.handle(Request("GET", "/metrics", {}, {"accept-encoding": "gzip;q=0, br"}))
     assert "Content-Encoding" not in answer.headers
+
+
+@pytest.mark.parametrize("accept", ["", PROMETHEUS_3])
+def test_of_series_by_topic_only_some_are_given_and_of_others_all(accept: str) -> None:
+    asked = {
+        topic: scrape(Exposition([Played()], ManualClock()), accept, topics=[topic])[1] for topic in ("t", AWKWARD, "")
+    }
+    found = {topic: samples(text, strict=bool(accept)) for topic, text in asked.items()}
+    sizes = {
+        topic: [value for (name, _), value in told.items() if name.endswith("log_size")]
+        for topic, told in found.items()
+    }
+    assert sizes == {"t": [7], AWKWARD: [8], "": []}
+    assert all(told["regency_seen_total", (("what", "x"),)] == 5 for told in found.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regency.broker_agent.metrics.replica_families import PartitionTexts, sums
+from regency.broker_agent.metrics.replica_families import LOOKED_FOR, PartitionTexts, sums
 from regency.broker_agent.metrics.replica_rows import PIECE, HostedRow, LogRow, Look
 from regency.runtime.metrics.families import Block, Family, MetricName
 
@@ -31,7 +31,7 @@ def followed(topic: str, partition: int, *, fetcher: str = "", lag: int = 0, off
 
 
 def look(*hosted: HostedRow, logs: tuple[LogRow, ...] = ()) -> Look:
-    return Look(list(hosted), list(logs), 2, 1, 3, 4, 5, 6, 7, 1.5, 8, 9, 10, 11, 12)
+    return Look(list(hosted), list(logs), 2, 1, 3, 4, 5, 6, 7, 1.5, 8, 9, 10, 11, 12, {3: [40, 1], 2: [0, 2]})
 
 
 def every(_: MetricName) -> bool:
@@ -82,6 +82,10 @@ def test_sums_count_what_is_led_and_what_is_here() -> None:
         "minfetchrate/Replica": 1.5,
         "failedpartitionscount/Replica": 8,
         "maxlag/Replica": 9,
+        "records/2": 0,
+        "records/3": 40,
+        "partitions/2": 2,
+        "partitions/3": 1,
     }
 
 
@@ -142,3 +146,14 @@ def test_a_family_that_nobody_wants_is_not_written() -> None:
     found = look(led("a", 0), logs=(LogRow("a", 0, 1, 2, 3, 4),))
     families = list(PartitionTexts().families(found, lambda name: name.name == "Size"))
     assert [family.name.family for family in families if isinstance(family, Block)] == ["kafka_log_log_size"]
+
+
+def test_lag_is_told_by_follower_and_all_that_a_look_gives_is_named() -> None:
+    found = look(led("a", 0), logs=(LogRow("a", 0, 1, 0, 1, 1),))
+    told = numbers(list(sums(found)))
+    assert (told["regency_follower_lag_records/3"], told["regency_follower_lag_unknown_partitions/2"]) == (40, 2)
+    exported = {sample.name for family in sums(found) if not isinstance(family, Block) for sample in family.samples}
+    exported |= {
+        family.name.exported for family in PartitionTexts().families(found, every) if isinstance(family, Block)
+    }
+    assert exported == {name.exported for name in LOOKED_FOR}

@@ -74,6 +74,18 @@ def test_an_isr_that_shrinks_is_pending_then_under_replicated(cluster) -> None:
     assert (seen(cluster[1]).isr_shrinks, seen(cluster[1]).waiting_produces) == (1, 0)
 
 
+def test_a_leader_tells_how_far_followers_are_behind_also_one_that_is_away(cluster) -> None:
+    cluster.lead(1)
+    cluster[1].produce("a")
+    cluster.run()
+    cluster.sever(1, 3)
+    for value in "bcd":
+        cluster[1].produce(value)
+    cluster.advance(1)
+    assert seen(cluster[1]).behind == {2: [0, 0], 3: [3, 0]}
+    assert seen(cluster[2]).behind == {}
+
+
 def test_the_loop_turns_between_two_pieces(cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_rows, "PIECE", 2)
     cluster.lead_alone(*(TopicPartition("flights", number) for number in range(5)))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from regency.cli.asking.controllers import ControllerFacts, nobody_rules
-from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, WINDOW_S, Rates, Reader
+from regency.cli.asking.rates import WINDOW_S, Rates, catch_up
+from regency.cli.top.figures import BrokerFigures
+from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, Reader, TroubleLine
 from regency.history.records import Decision, encode_decisions
+from regency.model.ids import TopicPartition
 from regency.protos import controller_pb2
 from regency.protos import inspection_pb2 as pb
 
@@ -35,7 +38,7 @@ def decisions(*numbers: int, epoch: int = 7) -> list[bytes]:
 
 
 def read(reader: Reader, told: pb.SummariseResponse, at_s: float = 0.0):
-    return reader.read(told, {1: 0.5}, now_s=at_s, time_ms=10_000)
+    return reader.read(told, {1: BrokerFigures(disk_used=0.5)}, now_s=at_s, time_ms=10_000)
 
 
 def test_throughput_is_the_growth_of_what_brokers_report():
@@ -165,3 +168,59 @@ SILENT = ControllerFacts(3, "")
 )
 def test_why_nobody_rules(told, words):
     assert nobody_rules(told) == words
+
+
+def leading(broker: int, **changes: object) -> pb.SummarisedBroker:
+    return reported(broker, leads=2, **changes)
+
+
+def test_bytes_are_growth_and_what_no_agent_tells_is_not_zero():
+    reader = Reader("a:1")
+    told = answer(brokers=[reported(), reported(3)])
+    for at_s, count in ((0.0, 100), (2.0, 500)):
+        found = reader.read(told, {1: BrokerFigures(bytes_in=count, topic_in=count / 2)}, now_s=at_s, time_ms=1)
+        found = reader.focus(found, {1: BrokerFigures(topic_in=count / 2)}, now_s=at_s)
+    assert [(each.bytes_in_per_s, each.bytes_out_per_s) for each in found.brokers] == [(200.0, None), (None, None)]
+    assert (found.bytes_in_per_s, found.bytes_out_per_s) == (200.0, None)
+    assert (found.focus_in_per_s, found.focus_out_per_s) == (100.0, None)
+
+
+@pytest.mark.parametrize(
+    ("figures", "lag", "partial"),
+    [
+        ({1: BrokerFigures(lags={3: 40}), 2: BrokerFigures(lags={3: 2})}, 42, False),
+        ({1: BrokerFigures(lags={3: 40}), 2: BrokerFigures(lags={})}, 40, False),
+        ({1: BrokerFigures(lags={3: 40}), 2: BrokerFigures()}, 40, True),
+        ({1: BrokerFigures(lags={3: 40})}, 40, True),
+        ({1: BrokerFigures(lags={3: 40}), 2: BrokerFigures(lags={3: 0}, unknown={3: 5})}, 40, True),
+        ({1: BrokerFigures(lags={3: 0}), 2: BrokerFigures(lags={3: 0}, unknown={3: 5})}, None, True),
+        ({1: BrokerFigures(), 2: BrokerFigures()}, None, True),
+    ],
+    ids=["both", "none of one", "old agent", "silent", "not heard", "nothing heard", "nobody tells"],
+)
+def test_lag_is_what_leaders_know_and_partial_where_one_does_not(figures, lag, partial):
+    told = answer(brokers=[leading(1), leading(2), pb.SummarisedBroker(broker_id=3, broker_epoch=-1)])
+    found = Reader("a:1").read(told, figures, now_s=1.0, time_ms=1).brokers[2]
+    assert (found.state, found.lag, found.lag_partial, found.catch_up) == ("dead", lag, partial, None)
+
+
+def test_a_broker_out_of_sync_catches_up_at_the_rate_at_which_its_lag_shrinks():
+    reader = Reader("a:1")
+    worst = [pb.PartitionTrouble(topic="t", leader=1, replicas=[1, 3], isr=[1])]
+    told = answer(brokers=[leading(1), reported(3)], worst=worst)
+    for lags_s, lag in ((0.0, 900), (0.0, 900), (4.0, 500)):
+        found = reader.read(told, {1: BrokerFigures(lags={3: lag}, lags_s=lags_s)}, now_s=lags_s, time_ms=1)
+    assert found.brokers[1].catch_up == catch_up(500, -100.0)
+    assert (found.brokers[1].catch_up.told, found.lag) == ("in sync in about 5 s", 500)
+
+
+def test_partitions_tell_the_slowest_replica_that_is_out_of_sync():
+    reader = Reader("a:1")
+    line = TroubleLine("t", 0, "under_replicated", 1, [1, 2, 3, 4], [1, 4], False)
+    name = TopicPartition("t", 0)
+    for at_s, ends in ((0.0, {1: 100, 2: 40, 3: 10, 4: 100}), (2.0, {1: 120, 2: 80, 3: 20})):
+        [found] = reader.place([line], {(broker, name): end for broker, end in ends.items()}, now_s=at_s)
+    assert found.lags == [0, 40, 100, None]
+    assert (found.catch_up.per_s, found.catch_up.in_s) == (-5.0, None), "broker 3 falls behind"
+    [unknown] = reader.place([line], {(2, name): 90}, now_s=4.0)
+    assert (unknown.lags, unknown.catch_up.told) == ([None] * 4, "?")

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from regency.cli.asking.rates import CatchUp
 from regency.cli.top.keys import View, seen
 from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
 from regency.cli.top.screen import render
@@ -18,11 +19,14 @@ NOON = 1_780_000_000_000
 
 def broker(number: int, state: str = "live", **facts: object) -> BrokerLine:
     known = {"address": f"kafka-{number}.example:9092", "leads": 2000, "follows": 4000, "offline_replicas": 0}
-    return BrokerLine(number, state, **{**known, "records_per_s": 1234.5, "disk_used": 0.43, **facts})
+    figures = {"records_per_s": 1234.5, "disk_used": 0.43, "bytes_in_per_s": 1.5 * 2**20, "lag": 0}
+    return BrokerLine(number, state, **{**known, **figures, **facts})
 
 
 def trouble(number: int, kind: str = "under_replicated") -> TroubleLine:
-    return TroubleLine("flights", number, kind, None if kind == "offline" else 1, [1, 2, 3], [1, 2], False)
+    if kind == "offline":
+        return TroubleLine("flights", number, kind, None, [1, 2, 3], [1, 2], False)
+    return TroubleLine("flights", number, kind, 1, [1, 2, 3], [1, 2], False, [0, None, 1200], CatchUp(7.0, 171.0))
 
 
 def event(number: int, told: str = "") -> EventLine:
@@ -96,14 +100,14 @@ def test_a_calm_cluster_at_80_by_24():
         "BROKER",
         "STATE",
         "LEADS",
-        "FOLLOWS",
-        "OFFLINE",
-        "RECORDS/S",
+        "IN/S",
+        "OUT/S",
+        "LAG",
         "DISK",
         "UNACKED",
         "ADDRESS",
     ]
-    assert lines[6].split()[:8] == ["2", "live", "*", "2,000", "4,000", "0", "1,234", "43%"]
+    assert lines[6].split()[:8] == ["2", "live", "*", "2,000", "1.5", "MiB", "?", "0"]
     assert len(lines) == 8
 
 
@@ -114,9 +118,9 @@ def test_the_longest_names_leave_room_for_what_is_said_of_them():
     text = shown(msgspec.structs.replace(DISASTER, worst=worst, events=told, brokers=[broker(1)]), SMALL)
     (row,) = [line for line in text if "a..." in line and "offline" in line]
     assert row.split()[0].startswith("a...") and row.split()[0].endswith("..z-17")
-    assert row.split()[1:] == ["offline", "none", "1,2,3", "2"]
+    assert row.split()[1:] == ["offline", "none", "1,2,3", "2", "-", "-"]
     (row,) = [line for line in text if "flights-4 " in line]
-    assert row.split() == ["flights-4", "lacks", "ISR", "1", "1,2,3", "1,2"]
+    assert row.split() == ["flights-4", "lacks", "ISR", "1", "1,2,3", "1,2", "0,?,1200", "in", "3", "min"]
     assert "z-17: leader 1, ISR 1" in text[-1]
 
 
@@ -210,3 +214,28 @@ def test_names_and_reasons_give_no_orders_to_the_terminal():
 def test_no_colours_where_nobody_looks():
     assert "\x1b" in "".join(shown(DISASTER, SMALL, colour=True))
     assert "\x1b" not in "".join(shown(DISASTER, SMALL))
+
+
+def test_lag_and_how_it_goes_on_are_shown_of_a_broker_out_of_sync():
+    late = broker(3, lag=5000, lag_partial=True, catch_up=CatchUp(50.0, 100.0), offline_replicas=2)
+    lines = shown(msgspec.structs.replace(CALM, brokers=[broker(1), late, broker(4, lag=None)]), SMALL)
+    assert lines[6].split()[6:9] == [">5000", "43%", "0"]
+    assert lines[7].split("  ")[-1].strip() == "2 replicas offline; in sync in about 100 s"
+    assert lines[8].split()[6] == "?", "what is not known is not 0"
+    wide = shown(msgspec.structs.replace(CALM, brokers=[late]), LARGE)
+    assert wide[4].split()[3:6] == ["FOLLOWS", "OFFLINE", "RECORDS/S"]
+    assert "in sync in about 100 s" in wide[5] and "replicas offline" not in wide[5], "it has its column"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [(CatchUp(-3.0), "does not"), (CatchUp(), "?"), (CatchUp(2.0, 0.0), "now"), (CatchUp(2.0, 7300.0), "in 2 h")],
+)
+def test_how_a_partition_catches_up(found, words):
+    line = msgspec.structs.replace(trouble(1), catch_up=found)
+    assert shown(msgspec.structs.replace(CALM, worst=[line]), SMALL)[9].endswith(f"  {words}")
+
+
+def test_a_topic_that_is_looked_into_has_its_bytes():
+    one = msgspec.structs.replace(CALM, focus="flights", focus_in_per_s=2048.0, focus_out_per_s=None)
+    assert shown(one, SMALL)[4] == "topic flights: 2.0 KiB/s in, ?/s out"
