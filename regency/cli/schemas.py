@@ -16,6 +16,7 @@ OUTPUTS: Final = {
     "brokers drain": "regency.cli.partitions.plans:Report",
     "brokers forget": "regency.cli.brokers.leaving:Forgotten",
     "brokers list": "[]regency.cli.brokers.command:BrokerRow",
+    "brokers shutdown": "regency.cli.brokers.leaving:ShutDown",
     "cluster health": "regency.cli.cluster.command:Health",
     "configs get": "[]regency.cli.asking.config_requests:ConfigRow",
     "configs set": "[]regency.cli.asking.config_requests:ConfigRow",
@@ -23,7 +24,13 @@ OUTPUTS: Final = {
     "consume": "regency.cli.data.formats:ConsumedRecord",
     "controller resign": "regency.cli.cluster.controllers:Succession",
     "controller status": "[]regency.cli.asking.controllers:ControllerFacts",
+    "demo": "regency.demo.timeline:DemoReport",
+    "deploy-files": "regency.cli.shipped:Copied",
+    "docs": "[]regency.cli.shipped:Page",
     "doctor": "regency.cli.cluster.doctor:Diagnosis",
+    "down": "regency.cli.lab.cluster:Down",
+    "explain": "regency.cli.cluster.histories:Told",
+    "history": "regency.cli.cluster.histories:Told",
     "judge": "regency.judge.findings:Verdict",
     "lab kill": "[]regency.cluster.verbs:Done",
     "lab pause": "[]regency.cluster.verbs:Done",
@@ -34,6 +41,7 @@ OUTPUTS: Final = {
     "leaders elect": "[]regency.cli.cluster.leaders:ElectionRow",
     "load": "regency.cli.data.load:Loaded",
     "log dirs": "[]regency.cli.log.command:LogDirRow",
+    "log dump": "regency.cli.log.dump.command:DumpedFact",
     "log move": "regency.cli.log.command:Moved",
     "logs": "regency.cluster.logs:Entry",
     "partitions cancel": "regency.cli.partitions.command:Cancelled",
@@ -41,6 +49,10 @@ OUTPUTS: Final = {
     "partitions list": "[]regency.cli.partitions.command:OngoingRow",
     "partitions plan": "regency.cli.partitions.plans:Report",
     "partitions verify": "regency.cli.partitions.plan_execution:Verdict",
+    "pipeline cluster-history": "regency.pipeline.jobs.cluster_history.summary:Summary",
+    "pipeline flights": "regency.pipeline.jobs.flights.job:FlightsCounts",
+    "pipeline judge": "regency.judge.findings:Verdict",
+    "pipeline replica-audit": "regency.cli.verify.report:Verification",
     "produce": "regency.cli.data.produce:Produced",
     "status": "regency.cluster.status:ClusterStatus",
     "top": "regency.cli.top.reading:Snapshot",
@@ -53,7 +65,9 @@ OUTPUTS: Final = {
     "up": "regency.cli.lab.cluster:Started",
     "verify replicas": "regency.cli.verify.report:Verification",
 }
-"""Commands, and `module:Type` of their document; with [] before it a list. `consume` and `logs` print one a line."""
+"""Commands, and `module:Type` of their document; with [] before it a list."""
+LINES: Final = frozenset({"consume", "log dump", "logs"})
+"""Commands that print a document a line."""
 
 
 def output_type(command: str) -> Any:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 import regency
-from regency.cli.context import current, output_option, print_json, say, show
+from regency.cli.context import conclude, current, output_option, print_json, say, show
 from regency.cli.exits import CommandFailed, Exit
 
 DEPLOYED: Final = (
@@ -41,10 +41,18 @@ def shipped(name: str) -> Path:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page of the documents: its name for `regency docs`, and its title."""
+    """A page of the documents: its name for `regency docs`, its title, and, where it was asked for, its text."""
 
     page: str
     title: str
+    text: str | None = None
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What `regency deploy-files -o json` prints; `files` are below the directory."""
+
+    directory: str
+    files: list[str]
 
 
 def _pages(folder: Path) -> dict[str, Path]:
@@ -111,7 +119,7 @@ def docs(page: str | None) -> None:
     if anchor and (text := section(text, anchor)) is None:
         raise CommandFailed(f"{name} has no section {anchor}.", hint=f"`regency docs {name}` prints all of it.")
     if current().json:
-        print_json({"page": name, "title": title, "text": text})
+        print_json([Page(name, title, text)])
     else:
         click.echo_via_pager(text)
 
@@ -159,9 +167,9 @@ def deploy_files(directory: Path, docs_url: str | None, overwrite: bool) -> Exit
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     if current().json:
-        print_json({"directory": str(directory), "files": [str(each.relative_to(directory)) for each in wanted]})
+        print_json(Copied(str(directory), [str(each.relative_to(directory)) for each in wanted]))
     else:
-        say(f"{len(wanted)} files written to {directory}.")
+        conclude(f"{len(wanted)} files written to {directory}.")
         if docs_url is None:
             say("Alerts name their runbook sections as docs/...#...: `regency docs PAGE#SECTION` prints one, and")
             say("--docs-url makes them addresses.")

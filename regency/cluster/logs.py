@@ -22,7 +22,11 @@ _CONTROLLER = re.compile(r"\S+ +\S+ +controller-\d+ ")
 _BLOCK = 65_536
 
 
-class Entry(msgspec.Struct, frozen=True, order=True):
+_NAMES = {"at_ms": "time_ms", "source": "process", "controller": "by_controller"}
+"""Fields of an entry as JSON has them."""
+
+
+class Entry(msgspec.Struct, frozen=True, order=True, rename=_NAMES):
     """What a process wrote at a time: one line, or several. `at_ms` never decreases within a file.
 
     `controller` says that a broker's controller process wrote it, into the log that it shares with its agent.

@@ -17,7 +17,6 @@ from regency.cluster.record import LabRecord
 from regency.cluster.state import (
     ZOOKEEPER,
     ClusterState,
-    Stopped,
     agent_name,
     command_for,
     local_time,
@@ -30,7 +29,7 @@ from regency.model.ids import BrokerId
 _CONNECT_TIMEOUT_MS = 3000
 
 
-class ZooKeeperStatus(msgspec.Struct, frozen=True):
+class ZooKeeperStatus(msgspec.Struct, frozen=True, rename={"ended": "ending"}):
     """`state` is running, paused, dead, stopped (on purpose), or external where it is not the cluster's own."""
 
     connect: str
@@ -39,7 +38,7 @@ class ZooKeeperStatus(msgspec.Struct, frozen=True):
     ended: Ending | None = None
 
 
-class BrokerStatus(msgspec.Struct, frozen=True):
+class BrokerStatus(msgspec.Struct, frozen=True, rename={"ended": "ending"}):
     """`registered` is None where ZooKeeper cannot be asked. `ended` tells of the last life of one that does not run;
     None where it never ran. `state` is running, paused, dead or stopped (on purpose).
 
@@ -56,15 +55,16 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     ended: Ending | None = None
 
 
-class ControllerStatus(msgspec.Struct, frozen=True):
-    """The ruling controller: `broker` is None while there is none."""
+class WhenStopped(msgspec.Struct, frozen=True):
+    """The end of a whole cluster, as `regency.cluster.state.Stopped` has it."""
 
-    broker: BrokerId | None
-    epoch: int
+    by: str
+    time_ms: int
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """Everything `regency status` shows. Controller and counts are None where ZooKeeper cannot be asked.
+    """Everything `regency status` shows. Epoch and counts are None where ZooKeeper cannot be asked; `controller` is the
+    broker whose controller rules, None also where none does.
 
     `stopped` is how the whole cluster ended, None unless it did; then nothing else is a problem.
     """
@@ -75,12 +75,13 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     bootstrap_servers: str
     zookeeper: ZooKeeperStatus
     brokers: list[BrokerStatus]
-    controller: ControllerStatus | None = None
+    controller: BrokerId | None = None
+    controller_epoch: int | None = None
     topics: int | None = None
     partitions: int | None = None
     under_replicated: int | None = None
     leaderless: int | None = None
-    stopped: Stopped | None = None
+    stopped: WhenStopped | None = None
 
 
 def cluster_status(directory: Path) -> ClusterStatus:
@@ -131,13 +132,14 @@ def _judge(
         bootstrap_servers=state.bootstrap_servers,
         zookeeper=zookeeper,
         brokers=brokers,
-        stopped=over,
+        stopped=None if over is None else WhenStopped(over.by, over.at_ms),
     )
     if snapshot is None:
         return status
     return msgspec.structs.replace(
         status,
-        controller=ControllerStatus(snapshot.controller, snapshot.controller_epoch),
+        controller=snapshot.controller,
+        controller_epoch=snapshot.controller_epoch,
         topics=len(snapshot.topics),
         partitions=len(snapshot.partitions),
         under_replicated=len(snapshot.under_replicated),
@@ -216,7 +218,7 @@ _ZOOKEEPER_GRACE_S = 5.0
 _LOCK_WAIT_S = 10.0
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True, rename={"name": "process"}):
     """A process that was ended. `killed`: it did not go in time by itself."""
 
     name: str

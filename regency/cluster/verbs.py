@@ -29,7 +29,7 @@ class Verb(Enum):
     RESTART = "restart"
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, rename={"name": "process"}):
     """What a verb did to one process. `broker` is None for ZooKeeper; `changed` is False where nothing was to be done.
 
     `state` and `pid` are those after it; `killed`: it did not stop in time, and got SIGKILL.

@@ -57,8 +57,11 @@ def _entry(group: list[Decision]) -> Entry:
     return Entry(first.time_ms, first.event, tuple(decision.subject for decision in group), change, first.why)
 
 
-class DemoReport(msgspec.Struct, frozen=True):
-    """Everything the demonstration found out. `seconds` is the time from the topic's creation to the comparison."""
+class DemoReport(msgspec.Struct, frozen=True, rename={"failed": "errors", "missing": "lost_records"}):
+    """Everything the demonstration found out. `seconds` is the time from the topic's creation to the comparison.
+
+    `failed` counts the records that were not acknowledged by reason; `missing` are the numbers of the first lost ones.
+    """
 
     acked: int
     consumed: int

@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic
 from light_java import LIGHT_JAVA
 
+from regency.cli.schemas import output_type
 from regency.cluster.cluster import Cluster
 from regency.model.ids import TopicPartition
 
@@ -123,4 +125,6 @@ def tell_all(cluster: Cluster, out: Path) -> tuple[dict[str, Any], Path]:
     command = [sys.executable, "-m", "regency", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
-    return json.loads(ended.stdout), out
+    told = json.loads(ended.stdout)
+    assert msgspec.to_builtins(msgspec.convert(told, output_type("pipeline cluster-history"))) == told
+    return told, out

@@ -14,12 +14,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pytest
 from confluent_kafka.admin import AdminClient
 from light_java import LIGHT
 
 from regency.cli.pipeline.flights import produce_flights
+from regency.cli.schemas import output_type
 from regency.cluster.cluster import Cluster
 from regency.demo.flights import airlines, flights_by_hour
 from regency.pipeline.jobs.flights.delays import flights_of, judged
@@ -175,6 +177,7 @@ def test_a_driver_killed_while_it_runs_leaves_nothing_twice(
     assert in_files(output) == expected
     assert in_topic(consume("flights-once-delays")) == expected
     told = json.loads(again.stdout)
+    assert msgspec.to_builtins(msgspec.convert(told, output_type("pipeline flights"))) == told
     assert 0 < told["rows"] < COUNT
     assert (told["late"], told["bad"], told["sent"]) == (0, 0, len(expected))
     assert again.stderr.splitlines()[-1].startswith(f"flights: rows={told['rows']} windows={told['windows']} late=0")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -18,6 +19,7 @@ from light_java import LIGHT
 from msgspec.structs import replace
 
 from regency.cli.main import cli
+from regency.cli.schemas import output_type
 from regency.clients.replicas.wire import Unanswered
 from regency.cluster.cluster import Cluster
 from regency.demo.workload import careful_producer
@@ -329,7 +331,9 @@ def test_the_command_on_executors_of_their_own(cluster: Cluster, sound: str, tmp
     )  # fmt: skip
     status, partitions = verified(cluster, sound)
     assert (result.returncode, status) == (1, 1), result.stderr
-    assert json.loads(result.stdout)["partitions"] == partitions
+    told = json.loads(result.stdout)
+    assert told["partitions"] == partitions
+    assert msgspec.to_builtins(msgspec.convert(told, output_type("pipeline replica-audit"))) == told
     assert "3 partitions, replicas: 8 agrees, 1 diverges;" in result.stderr
     assert list((tmp_path / "rows").glob("*.parquet"))
     assert "Traceback" not in result.stderr

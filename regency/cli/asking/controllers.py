@@ -28,7 +28,7 @@ class ControllerFacts(msgspec.Struct, frozen=True, rename={"epoch": "controller_
     live_brokers: int | None = None
     topics: int | None = None
     partitions: int | None = None
-    offline_partitions: int | None = None
+    leaderless: int | None = None
     unacknowledged: int | None = None
     in_contact: bool | None = None
     """With ZooKeeper; None also where it is too old to tell."""
@@ -95,7 +95,7 @@ def _facts(
         live_brokers=None if counted is None else counted.live_brokers,
         topics=None if counted is None else counted.topics,
         partitions=None if counted is None else counted.partitions,
-        offline_partitions=None if counted is None else counted.offline_partitions,
+        leaderless=None if counted is None else counted.offline_partitions,
         unacknowledged=None if counted is None else counted.unacknowledged,
         in_contact=None if summary is None else summary.in_contact,
         blocked=(summary.message or None) if summary is not None and not rules else None,

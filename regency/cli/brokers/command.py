@@ -43,14 +43,20 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 
 class BrokerDetails(msgspec.Struct, frozen=True):
-    """What `regency brokers describe -o json` prints.
+    """What `regency brokers describe -o json` prints: a broker as in `brokers list`, with its replicas one by one.
 
     `settings` are those that were changed while it ran, None of a broker that is not live and cannot be asked;
     `leaderless` are its replicas of partitions without a leader.
     """
 
-    broker: BrokerRow
-    controller: str | None
+    broker: int
+    live: bool
+    address: str | None
+    controller_address: str | None
+    rack: str | None
+    rules: bool
+    leads: int
+    out_of_sync: int
     settings: dict[str, str | None] | None
     leaderless: int
     replicas: list[ReplicaRow]
@@ -111,8 +117,14 @@ def describe_broker(broker: int) -> None:
         configs = describe(wire, Resource(BROKER, str(broker))) if row.live else None
     replicas = _replicas_of(broker, topics)
     details = BrokerDetails(
-        row,
+        row.broker,
+        row.live,
+        row.address,
         None if own is None else own.address,
+        row.rack,
+        row.rules,
+        row.leads,
+        row.out_of_sync,
         None
         if configs is None
         else {config.key: config.value for config in configs if config.source.startswith("DYNAMIC")},
@@ -171,17 +183,16 @@ def _replicas_of(broker: int, topics: Sequence[TopicFacts]) -> list[ReplicaRow]:
     ]
 
 
-def _show(details: BrokerDetails) -> None:
-    row = details.broker
+def _show(row: BrokerDetails) -> None:
     words = ", rules" if row.rules else "" if row.live else ", not registered"
-    settings = details.settings or {}
+    settings = row.settings or {}
     click.echo(f"broker      {row.broker}{words}")
     click.echo(f"address     {row.address or '-'}")
-    click.echo(f"controller  {details.controller or '-'}")
+    click.echo(f"controller  {row.controller_address or '-'}")
     click.echo(f"rack        {row.rack or '-'}")
     click.echo(f"settings    {', '.join(f'{key}={value}' for key, value in settings.items()) or '-'}")
-    leaderless = f", without a leader {details.leaderless}" if details.leaderless else ""
-    click.echo(f"replicas    {row.replicas}, leads {row.leads}, out of sync {row.out_of_sync}{leaderless}")
-    if details.replicas:
+    leaderless = f", without a leader {row.leaderless}" if row.leaderless else ""
+    click.echo(f"replicas    {len(row.replicas)}, leads {row.leads}, out of sync {row.out_of_sync}{leaderless}")
+    if row.replicas:
         click.echo()
-        print_rows(details.replicas, ["topic", "partition", "role", "leader", "in_sync", "offline"])
+        print_rows(row.replicas, ["topic", "partition", "role", "leader", "in_sync", "offline"])

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from regency.cli.asking.wire import TopicFacts, cluster_wire, find, tell_controller
-from regency.cli.context import BROKER_ID, Seconds, cluster_options, current, print_json, say
+from regency.cli.context import BROKER_ID, Seconds, cluster_options, conclude, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
@@ -42,6 +42,13 @@ def drain_broker(broker: int, rollback: Path | None, waits: bool, timeout: float
       regency partitions plan --drain 3 --out drain-3.json         to look at it first
     """
     return do_now(Wish(drain=(broker,)), waits=waits, timeout=timeout, rollback=rollback)
+
+
+class ShutDown(msgspec.Struct, frozen=True):
+    """What `regency brokers shutdown -o json` prints. `gone` is false where that was not waited for."""
+
+    broker: int
+    gone: bool
 
 
 @click.command("shutdown")
@@ -76,15 +83,16 @@ def shut_down_broker(broker: int, yes: bool, timeout: float, no_wait: bool) -> N
         request = admin_pb2.ShutDownBrokerRequest(broker_id=broker, broker_epoch=NO_BROKER_EPOCH)
         tell_controller(wire.ruling(), f"broker {broker}", lambda admin: admin.shut_down_broker, request)
     say(f"Broker {broker} hands over what it leads, and ends.")
-    if no_wait:
-        return
     others = [each.address for each in nodes.values() if each.id != broker]
     deadline = time.monotonic() + timeout
-    while _is_there(node, others):
+    while not no_wait and _is_there(node, others):
         if time.monotonic() >= deadline:
             raise CommandFailed(f"Broker {broker} is still there after {timeout:g} s.", status=Exit.TIMED_OUT)
         time.sleep(_LOOK_EVERY_S)
-    say(f"Broker {broker} is gone.")
+    if not no_wait:
+        conclude(f"Broker {broker} is gone.")
+    if current().json:
+        print_json(ShutDown(broker, not no_wait))
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -123,7 +131,7 @@ def forget_broker(broker: int) -> None:
             unsafe=ErrorCode.INVALID_REQUEST,
         )
     given_up = f"; what it was to delete is given up: {counted(answer.replicas, 'replica')}" if answer.replicas else ""
-    say(f"Broker {broker} is forgotten{given_up}.")
+    conclude(f"Broker {broker} is forgotten{given_up}.")
     if current().json:
         print_json(Forgotten(broker, answer.replicas))
 

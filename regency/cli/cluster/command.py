@@ -122,7 +122,7 @@ def judge(
     problems += [f"{name}-{each.partition_index} has no leader" for name, each in leaderless]
     problems += [f"{name}-{each.partition_index} lacks {each.out_of_sync} in its ISR" for name, each in behind]
     newest = newest_ruler(rule)
-    never_led = max(0, ((newest.offline_partitions if newest else None) or 0) - len(leaderless))
+    never_led = max(0, ((newest.leaderless if newest else None) or 0) - len(leaderless))
     if never_led:  # brokers hear of no partition that never had a leader, so metadata does not show it
         problems.append(f"the controller knows of {never_led} more without a leader (`regency doctor` names them)")
     if newest is not None and newest.unacknowledged:

@@ -14,10 +14,10 @@ from regency.cli.context import (
     TOPIC_NAME,
     cluster_options,
     completed,
+    conclude,
     current,
     parse_pairs,
     print_json,
-    say,
     show,
 )
 from regency.cli.exits import CommandFailed
@@ -119,7 +119,7 @@ def unset(kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> None:
         own = {row.key for row in describe(wire, target, keys) if is_own(target, row)}
     _change(target, dict.fromkeys(keys, (Operation.DELETE, None)), dry_run=dry_run, changing=own)
     for key in (each for each in dict.fromkeys(keys) if each not in own):
-        say(f"{key} was not set for {target}.")
+        conclude(f"{key} was not set for {target}.")
 
 
 def resource(kind: str, name: str) -> Resource:
@@ -145,6 +145,6 @@ def _change(
         alter(wire, target, changes, dry_run=dry_run)
         rows = describe(wire, target, list(changes)) if current().json and not dry_run else []
     if changing is None or changing:
-        say(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")
+        conclude(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")
     if current().json:
         print_json(rows)

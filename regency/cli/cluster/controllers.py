@@ -20,12 +20,13 @@ _LOOK_EVERY_S = 0.1
 
 
 class Succession(msgspec.Struct, frozen=True):
-    """What `regency controller resign -o json` prints; the successor is None where it was not waited for."""
+    """What `regency controller resign -o json` prints: which broker's controller resigned, in which epoch it had ruled,
+    and which rules now; None where that was not waited for."""
 
     resigned: int
-    epoch: int
-    successor: int | None
-    successor_epoch: int | None
+    resigned_epoch: int
+    controller: int | None
+    controller_epoch: int | None
 
 
 @click.group(invoke_without_command=True)
@@ -101,7 +102,7 @@ def resign(timeout: float, no_wait: bool) -> None:
         say(f"The controller of broker {before.broker} resigned; its epoch was {epoch}.")
         after = None if no_wait else _await_successor(wire, epoch, timeout)
     if after is not None:
-        say(f"The controller of broker {after.broker} rules in epoch {after.epoch}.")
+        conclude(f"The controller of broker {after.broker} rules in epoch {after.epoch}.")
     if current().json:
         print_json(
             Succession(before.broker, epoch, None if after is None else after.broker, after.epoch if after else None)

@@ -45,7 +45,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     controller_epoch: int
     topics: int
     partitions: int
-    offline_partitions: int
+    leaderless: int
     brokers: list[BrokerFacts]
     problems: list[FindingFacts]
     more_problems: int
@@ -100,7 +100,7 @@ def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
         controller_epoch=answer.controller_epoch,
         topics=answer.topics,
         partitions=answer.partitions,
-        offline_partitions=answer.offline_partitions,
+        leaderless=answer.offline_partitions,
         brokers=[
             BrokerFacts(
                 each.broker_id,
@@ -124,7 +124,7 @@ def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
 def _tell(diagnosis: Diagnosis) -> None:
     conclude(
         f"Controller {diagnosis.controller} rules in epoch {diagnosis.controller_epoch}: {diagnosis.topics} topics, "
-        f"{diagnosis.partitions} partitions, {diagnosis.offline_partitions} offline."
+        f"{diagnosis.partitions} partitions, {diagnosis.leaderless} without a leader."
     )
     table: list[list[object]] = [["BROKER", "EPOCH", "REPORTED", "REPLICAS", "UNACKNOWLEDGED", "OLDEST", "FAILURE"]]
     for each in diagnosis.brokers:

@@ -17,7 +17,7 @@ from regency.cli.cluster.histories import (
     read_histories,
     terminal_width,
 )
-from regency.cli.context import ID, TOPIC_NAME, cluster_options, current, say
+from regency.cli.context import ID, TOPIC_NAME, cluster_options, conclude, current
 from regency.cli.moments import Moment
 from regency.history.events import step_of
 from regency.history.records import Decision, in_order_of_states
@@ -71,7 +71,7 @@ def explain(topic: str, partition: int | None, since: int) -> None:
     )
     going = why_going(servers, topic) if replicas is None else None
     if replicas is None:
-        say(going or f"No broker knows of partition {name} now: it is gone, or never had a leader.")
+        conclude(going or f"No broker knows of partition {name} now: it is gone, or never had a leader.")
 
 
 def _replicas(wire: ClusterWire, topic: str, partition: int) -> list[BrokerId] | None:

@@ -12,10 +12,10 @@ import click
 import msgspec
 
 from regency.cli.asking.wire import ClusterWire
-from regency.cli.context import current, print_json, say
+from regency.cli.context import conclude, current, print_json, say
 from regency.cli.exits import CommandFailed
 from regency.clients.controllers import history_lines
-from regency.history.records import Decision, decode_decision, merge_decisions, numbered_twice
+from regency.history.records import Decision, NumberedTwice, decode_decision, merge_decisions, numbered_twice
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc.channels import RpcFailed
 
@@ -37,6 +37,20 @@ class Histories(msgspec.Struct, frozen=True):
 
     decisions: list[Decision]
     missing: list[Missing]
+
+
+class DecisionRow(Decision, frozen=True, kw_only=True, omit_defaults=True):
+    """A record with the field names of history files, and its moment as ISO 8601 in UTC."""
+
+    time: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What `regency history` and `explain` print with -o json. `silent`: brokers whose histories are missing in it."""
+
+    decisions: list[DecisionRow]
+    silent: list[Missing]
+    numbered_twice: list[NumberedTwice]
 
 
 def read_histories(wire: ClusterWire, request: pb.ReadHistoryRequest) -> Histories:
@@ -63,12 +77,12 @@ def print_histories(found: Histories, heads: Sequence[str], lines: Sequence[Sequ
     """
     doubts = numbered_twice(found.decisions)
     if current().json:
-        told = [{"time": _iso(each.time_ms), **msgspec.to_builtins(each)} for each in found.decisions]
-        print_json({"decisions": told, "missing": found.missing, "numbered_twice": doubts})
+        rows = [DecisionRow(**msgspec.structs.asdict(each), time=_iso(each.time_ms)) for each in found.decisions]
+        print_json(Told(rows, found.missing, list(doubts)))
     elif lines:
         click.echo("\n".join(fitted(heads, lines, terminal_width())))
     else:
-        say(f"{nothing}, as far as the histories of the live brokers go.")
+        conclude(f"{nothing}, as far as the histories of the live brokers go.")
     for each in found.missing:
         say(f"Without the history of broker {each.broker}: {each.why}")
     for doubt in doubts:

@@ -11,7 +11,7 @@ import msgspec
 from regency.cli.asking.naming import named
 from regency.cli.asking.refusals import check_partition, refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire
-from regency.cli.context import FILE, ID, TOPIC_NAME, Seconds, cluster_options, current, say, show
+from regency.cli.context import FILE, ID, TOPIC_NAME, Seconds, cluster_options, conclude, current, show
 from regency.cli.exits import CommandFailed, Exit
 from regency.kafka.apis import Message
 from regency.model import znodes
@@ -161,7 +161,7 @@ def _tell(answer: Message, led: Mapping[TopicPartition, int | None]) -> int:
     if rows or current().json:
         show(rows, ["topic", "partition", "result", "leader", "why"])
     else:
-        say("No partition needs an election.")
+        conclude("No partition needs an election.")
     if any(row.result == "timed out" for row in rows):
         return Exit.TIMED_OUT
     return Exit.FAILED if failed else Exit.DONE

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from regency.cli.context import FILE, current, output_option, say
+from regency.cli.context import FILE, conclude, current, output_option, say
 from regency.cli.exits import Exit
 from regency.judge.files import file_lines, find_files, nothing_read, refuse_unread, told_others
 from regency.judge.findings import DEFAULT_MOST, Verdict
@@ -76,7 +76,7 @@ def tell_verdict(verdict: Verdict) -> Exit:
         summary, *findings = verdict.summary().splitlines()
         for finding in findings:
             click.echo(finding)
-        say(f"The history is {summary}.")
+        conclude(f"The history is {summary}.")
     return Exit.DONE if verdict.clean else Exit.FAILED
 
 

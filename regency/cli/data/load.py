@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 from regency.cli.asking.naming import existing
 from regency.cli.asking.trouble import never_writable, why_unwritten
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, unreachable
-from regency.cli.context import TOPIC_NAME, Count, Seconds, cluster_options, current, print_json, say
+from regency.cli.context import TOPIC_NAME, Count, Seconds, cluster_options, conclude, current, print_json, say
 from regency.cli.data.librdkafka import Deliveries, check_reachable, client_config
 from regency.cli.data.load_history import VALUE_BYTES, LoadHistory, content_of, value_of
 from regency.cli.exits import CommandFailed, Exit
@@ -171,7 +171,7 @@ def _tell(result: Loaded) -> None:
     if current().json:
         print_json(result)
     left = f", {result.unanswered} without an answer" if result.unanswered else ""
-    say(
+    conclude(
         f"Wrote {counted(result.delivered, 'record')} to {result.topic} in {result.seconds:.1f} s, "
         f"{result.failed} failed{left}."
     )

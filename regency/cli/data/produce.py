@@ -20,6 +20,7 @@ from regency.cli.context import (
     TOPIC_NAME,
     Seconds,
     cluster_options,
+    conclude,
     current,
     parse_pairs,
     print_json,
@@ -183,7 +184,7 @@ def _tell(topic: str, sender: _Sender, why: _Why, unanswered: int) -> Produced:
     if current().json:
         print_json(result)
     left = f", {unanswered} without an answer: they may have been written" if unanswered else ""
-    say(
+    conclude(
         f"Produced {counted(delivered, 'record')} to {topic} in {time.monotonic() - sender.started:.1f} s, "
         f"{result.failed} failed{left}."
     )

@@ -11,6 +11,7 @@ import msgspec
 from regency.cli.context import (
     INT32_MAX,
     Seconds,
+    conclude,
     current,
     directory_option,
     output_option,
@@ -35,7 +36,15 @@ from regency.cluster.plan import (
 from regency.cluster.process.endings import ending
 from regency.cluster.process.processes import ProcessState
 from regency.cluster.state import ZOOKEEPER, agent_name, command_for, read_state, refuse_if_running
-from regency.cluster.status import GRACE_S, BrokerStatus, ClusterStatus, ZooKeeperStatus, cluster_status, end_cluster
+from regency.cluster.status import (
+    GRACE_S,
+    BrokerStatus,
+    ClusterStatus,
+    Ended,
+    ZooKeeperStatus,
+    cluster_status,
+    end_cluster,
+)
 from regency.model.ids import BrokerId
 
 _LOOK_EVERY_S = 0.5
@@ -170,7 +179,7 @@ def _announce(cluster: Lab, started_now: list[str], *, detached: bool) -> None:
         print_table([*rows, ("directory", started.directory)])
     count = len(started.brokers)
     ending = command_for(current().directory, "down") if detached else "Ctrl-C"
-    say(f"{count} {'broker' if count == 1 else 'brokers'} up; {ending} ends it all.")
+    conclude(f"{count} {'broker' if count == 1 else 'brokers'} up; {ending} ends it all.")
 
 
 def _watch(cluster: Cluster) -> None:
@@ -205,6 +214,12 @@ def _called(name: str) -> str:
     return "ZooKeeper" if name == ZOOKEEPER else f"Broker {name.removeprefix('agent-')}"
 
 
+class Down(msgspec.Struct, frozen=True):
+    """What `regency down -o json` prints: the processes that it ended, none where nothing ran."""
+
+    ended: list[Ended]
+
+
 @click.command()
 @click.option("--timeout", type=Seconds(0), default=GRACE_S, show_default=True, help="Seconds before SIGKILL.")
 @directory_option
@@ -222,11 +237,11 @@ def down(timeout: float) -> None:
     directory = current().directory
     ended = end_cluster(directory, grace_s=timeout)
     if current().json:
-        print_json({"ended": ended})
+        print_json(Down(ended))
     for process in ended:
-        say(f"Ended {process.name} (pid {process.pid}){', killed' if process.killed else ''}.")
+        conclude(f"Ended {process.name} (pid {process.pid}){', killed' if process.killed else ''}.")
     if not ended:
-        say(f"Nothing runs in {directory}.")
+        conclude(f"Nothing runs in {directory}.")
 
 
 _SHOWN = 20
@@ -267,9 +282,9 @@ def _print(found: ClusterStatus) -> None:
     if found.stopped is not None:
         click.echo(f"The cluster was {found.problems[0]}; {command_for(Path(found.directory), 'up')} starts it again.")
         return
-    if found.controller is not None:
-        rules = "nobody" if found.controller.broker is None else f"broker {found.controller.broker}"
-        click.echo(f"controller: {rules}, epoch {found.controller.epoch}")
+    if found.controller_epoch is not None:
+        rules = "none" if found.controller is None else f"broker {found.controller}"
+        click.echo(f"controller: {rules}, epoch {found.controller_epoch}")
         click.echo(
             f"topics: {found.topics}, partitions: {found.partitions}, "
             f"under-replicated: {found.under_replicated}, without leader: {found.leaderless}"

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from regency.cli.context import DIRECTORY, NEW_FILE
+from regency.cli.context import DIRECTORY, NEW_FILE, current, output_option, print_json
 from regency.demo.flights import FLIGHTS, archive
 from regency.demo.timeline import DemoReport
 
@@ -54,7 +54,7 @@ class _Screen:
 
 
 @click.command("demo")
-@click.option("--json", "json_file", type=NEW_FILE, help="Write the result there too.")
+@click.option("--json", "json_file", type=NEW_FILE, hidden=True, help="Write the result there too.")
 @click.option("--brokers", type=click.IntRange(3, 9), default=3, show_default=True, help="Agents to start.")
 @click.option(
     "--flights",
@@ -66,6 +66,7 @@ class _Screen:
 )
 @click.option("--dir", "directory", type=DIRECTORY, help="Keep the cluster's files there.")
 @click.option("--progress/--no-progress", default=True, help="Show progress bars on a terminal.")
+@output_option
 @click.pass_context
 def demo(
     ctx: click.Context, json_file: Path | None, brokers: int, count: int, directory: Path | None, *, progress: bool
@@ -78,7 +79,7 @@ def demo(
     \b
     Examples:
       regency demo
-      regency demo --json result.json --dir /tmp/demo
+      regency demo --flights 20000 --dir /tmp/demo -o json | jq .unavailable_ms
     """
     from regency.cluster.cluster import Cluster
     from regency.demo.demo import run_demo
@@ -99,6 +100,11 @@ def demo(
 
 
 def _show(report: DemoReport, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    if current().json:
+        print_json(report)
+        return
     click.echo("\nWhat the cluster did:")
     for entry in report.timeline:
         click.echo(f"{(entry.time_ms - report.started_ms) / 1000:6.2f} s  {'>> ' if not entry.subjects else ''}{entry}")
@@ -107,8 +113,6 @@ def _show(report: DemoReport, json_file: Path | None) -> None:
     if report.missing:
         click.echo(f"lost, among others: records {report.missing}", err=True)
     click.echo()
-    if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     if report.unavailable_ms:
         click.echo(
             "unavailable_ms: the longest that the producer got no acknowledgement from a partition, "

@@ -45,7 +45,7 @@ def logs(who: tuple[str, ...], follow: bool, lines: int | None, since: int) -> N
       regency logs -f
       regency logs -n 50 2
       regency logs controller --since 5m
-      regency logs -o json | jq -r 'select(.source == "broker 1").text'
+      regency logs -o json | jq -r 'select(.process == "broker 1").text'
     """
     directory = current().directory
     state = read_state(directory)

@@ -17,6 +17,7 @@ from regency.cli.context import (
     TOPIC_NAME,
     Seconds,
     cluster_options,
+    conclude,
     current,
     print_json,
     print_table,
@@ -118,10 +119,12 @@ def move(topic: str, partition: int | None, broker: int, directory: str, timeout
     if found is not None and current().json:
         print_json(Moved(broker, found[0], done, found[1]))
     if done:
-        say(f"{name} of broker {broker} is in {directory}.")
+        conclude(f"{name} of broker {broker} is in {directory}.")
         return Exit.DONE
     behind = f", {counted(found[1].lag, 'offset')} to go" if found is not None and found[1].lag >= 0 else ""
-    say(f"{name} of broker {broker} is being moved to {directory}{behind}; `regency log dirs` shows how far it is.")
+    conclude(
+        f"{name} of broker {broker} is being moved to {directory}{behind}; `regency log dirs` shows how far it is."
+    )
     return Exit.IN_PROGRESS if no_wait else Exit.TIMED_OUT
 
 

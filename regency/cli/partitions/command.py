@@ -10,7 +10,18 @@ from typing import TypeVar
 import click
 import msgspec
 
-from regency.cli.context import FILE, NEW_FILE, Count, Seconds, cluster_options, current, print_json, say, show
+from regency.cli.context import (
+    FILE,
+    NEW_FILE,
+    Count,
+    Seconds,
+    cluster_options,
+    conclude,
+    current,
+    print_json,
+    say,
+    show,
+)
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.plan_execution import (
     Verdict,
@@ -178,9 +189,9 @@ def execute(file: Path, rollback: Path | None, waits: bool, timeout: float) -> i
     if moves:
         write_rollback(fitting, situation, back)
         begin(servers, moves)
-        say(f"Asked for {counted(len(moves), 'partition')} to be moved.")
+        conclude(f"Asked for {counted(len(moves), 'partition')} to be moved.")
     else:
-        say("Nothing is left to begin: all of it is done or on its way.")
+        conclude("Nothing is left to begin: all of it is done or on its way.")
     verdict = wait(servers, fitting.moves, timeout) if waits else None
     if current().json:
         state = "begun" if verdict is None else verdict.state
@@ -243,9 +254,9 @@ def cancel(file: Path | None, named: Path | None, everything: bool) -> None:
         others = [each for each in refused if each.error != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
         raise failed(others, len(wanted))
     ended = len(wanted) - len(finished)
-    say(f"Cancelled {counted(ended, 'reassignment')}." if wanted else "Nothing is being reassigned.")
+    conclude(f"Cancelled {counted(ended, 'reassignment')}." if wanted else "Nothing is being reassigned.")
     if finished:
-        say(f"{len(finished)} were finished before.")
+        conclude(f"{len(finished)} were finished before.")
     if current().json:
         print_json(Cancelled(ended, len(finished)))
 
@@ -266,7 +277,7 @@ def list_ongoing() -> None:
     if rows or current().json:
         show(rows, ["topic", "partition", "before", "after", "adding", "removing"])
     else:
-        say("Nothing is being reassigned.")
+        conclude("Nothing is being reassigned.")
 
 
 def do_now(wish: Wish, *, waits: bool, timeout: float, rollback: Path | None = None) -> int:
@@ -297,7 +308,7 @@ def _told(verdict: Verdict | None) -> int:
     if verdict is None or verdict.status is Exit.DONE:
         return Exit.DONE
     first = next(row for row in verdict.partitions if row.state == "differs")
-    say(
+    conclude(
         f"{verdict.differ} partitions have other replicas than wanted: another client changed or cancelled that, for "
         f"example {first.topic}-{first.partition}, now {list(first.replicas)}."
     )

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from regency.cli.asking.refusals import refusal
-from regency.cli.context import INT32_MAX, print_rows, print_table, say
+from regency.cli.context import INT32_MAX, conclude, print_rows, print_table, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.partitions.reassignments import Situation
 from regency.clients.nodes import Node
@@ -116,7 +116,7 @@ def _check_drained(situation: Situation, wish: Wish) -> None:
             raise CommandFailed(f"There is no broker {broker}: it is not live and has no replicas. There are {listed}.")
 
 
-class MoveRow(msgspec.Struct, frozen=True):
+class MoveRow(msgspec.Struct, frozen=True, rename={"bytes": "bytes_copied"}):
     """What a plan does to a partition; `bytes` is what has to be copied, None where no broker tells."""
 
     topic: str
@@ -199,7 +199,7 @@ def show_report(told: Report) -> None:
     print_table(figures)
     for warning in told.warnings:
         say(f"Warning: {warning}")
-    say(in_words(told))
+    conclude(in_words(told))
 
 
 def in_words(told: Report) -> str:

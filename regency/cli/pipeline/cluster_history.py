@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from regency.cli.asking.wire import cluster_wire
-from regency.cli.context import current, print_json, say
+from regency.cli.context import conclude, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, quickly, spark_options
 from regency.judge.files import SUFFIXES
@@ -68,7 +68,7 @@ def cluster_history(paths: tuple[str, ...], to: str, overwrite: bool, ask: bool,
         else:
             for each in summary.problems:
                 say(f"{each.origin}: {each.why}")
-            say(told(summary))
+            conclude(told(summary))
     return Exit.UNHEALTHY if summary.problems else Exit.DONE
 
 

@@ -8,7 +8,7 @@ import click
 from confluent_kafka import Consumer, TopicPartition
 
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, first_that_answers
-from regency.cli.context import TOPIC_NAME, Seconds, current, print_json, say
+from regency.cli.context import TOPIC_NAME, Seconds, conclude, current, print_json, say
 from regency.cli.data.librdkafka import client_config
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.pipeline.spark import Directory, SparkChoice, job_session, spark_options
@@ -155,7 +155,7 @@ def _tell(found: FlightsCounts, watermark: str) -> None:
     if found.open:
         hours = "1 hour of a carrier is" if found.open == 1 else f"{found.open} hours of carriers are"
         say(f"{hours} open: they close as flights come that are {watermark} later.")
-    say(found.line)
+    conclude(found.line)
 
 
 def _refuse_wrong_words(to: str, topic: str, target: str | None, watermark: str) -> None:

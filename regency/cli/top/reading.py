@@ -28,7 +28,7 @@ OLD_CONTROLLER = (
 )
 
 
-class ControllerLine(msgspec.Struct, frozen=True):
+class ControllerLine(msgspec.Struct, frozen=True, rename={"epoch": "controller_epoch", "zookeeper": "in_contact"}):
     """The controller that rules. Times in seconds; `ruling_s` and `failover_s` None where it is too old to tell."""
 
     broker: int
@@ -42,7 +42,7 @@ class ControllerLine(msgspec.Struct, frozen=True):
     """Whether it is in contact with ZooKeeper."""
 
 
-class BrokerLine(msgspec.Struct, frozen=True):
+class BrokerLine(msgspec.Struct, frozen=True, rename={"failure": "last_failure"}):
     """A broker. `state`: live, silent, leaving, dead. What it reported is None while it has not."""
 
     broker: int
@@ -73,7 +73,7 @@ class BrokerLine(msgspec.Struct, frozen=True):
     """Of one with a replica out of sync among the worst."""
 
 
-class PartitionCounts(msgspec.Struct, frozen=True):
+class PartitionCounts(msgspec.Struct, frozen=True, rename={"offline": "leaderless", "healthy": "all_in_sync"}):
     """Partitions by health; None where the controller is too old to tell, or has not counted all of them yet."""
 
     topics: int
@@ -87,7 +87,7 @@ class PartitionCounts(msgspec.Struct, frozen=True):
     topics_to_count: int = 0
 
 
-class TroubleLine(msgspec.Struct, frozen=True):
+class TroubleLine(msgspec.Struct, frozen=True, rename={"reassigning": "being_reassigned"}):
     """A partition that is not well: `kind` is offline, under_min_isr or under_replicated; `leader` may be None."""
 
     topic: str
@@ -124,7 +124,10 @@ class EventLine(msgspec.Struct, frozen=True):
     told: str
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+_NAMES = {"servers": "bootstrap_servers", "controller": "ruling", "partitions": "totals"}
+
+
+class Snapshot(msgspec.Struct, frozen=True, rename=_NAMES):
     """All of it. Where no controller answers now: what was known last, `age_s` seconds ago, and why in `notes`."""
 
     servers: str

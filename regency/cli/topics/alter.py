@@ -17,10 +17,10 @@ from regency.cli.context import (
     Count,
     cluster_options,
     completed,
+    conclude,
     current,
     parse_pairs,
     print_json,
-    say,
 )
 from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
@@ -99,10 +99,10 @@ def alter_topic(
     if changes:
         with cluster_wire(servers) as wire:
             alter(wire, Resource(TOPIC, name), changes, dry_run=dry_run)
-        say(f"The settings of topic {name} {'could be' if dry_run else 'are'} changed.")
+        conclude(f"The settings of topic {name} {'could be' if dry_run else 'are'} changed.")
     if partitions is not None:
         _grow(servers, name, partitions, assignment, dry_run=dry_run)
-        say(f"Topic {name} {'could have' if dry_run else 'has'} {partitions} partitions.")
+        conclude(f"Topic {name} {'could have' if dry_run else 'has'} {partitions} partitions.")
     if current().json:
         with cluster_wire(servers) as wire:
             rows = describe(wire, Resource(TOPIC, name))

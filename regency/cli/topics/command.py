@@ -123,7 +123,7 @@ def create(
         if reply.existed and current().json:
             [there] = wire.topics([name])
             numbers = len(there.partitions), there.replication_factor, there.topic_id
-    say(f"Topic {name} is there already." if reply.existed else f"Created topic {name}.")
+    conclude(f"Topic {name} is there already." if reply.existed else f"Created topic {name}.")
     if not reply.existed:
         note_what_is_vain(wanted.configs)
     if never is not None:
@@ -179,8 +179,8 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
       regency topics describe flights
       regency topics describe flights-3
       regency topics describe --under-replicated
-      regency topics describe flights -o json | jq '.[] | .live[] | select(.lag > 1000)'
-      regency topics describe --under-replicated -o json | jq '.[].live[].catch_up.in_s'
+      regency topics describe flights -o json | jq '.[] | .positions[] | select(.lag > 1000)'
+      regency topics describe --under-replicated -o json | jq '.[].positions[].catch_up.in_s'
     """
     found, missing = _look(names or None)
     rows = [_row(topic.name, partition) for topic in found for partition in topic.partitions]

@@ -13,7 +13,7 @@ from regency.cli.asking.deletions import ongoing, progress
 from regency.cli.asking.missing import explained
 from regency.cli.asking.refusals import TopicMissing, refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, RULER_WITHIN_S, ClusterWire, cluster_wire
-from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, current, print_json, say
+from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, conclude, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.ids import ZERO_TOPIC_ID
 from regency.model.kafka_errors import ErrorCode
@@ -25,7 +25,7 @@ STANDSTILL_S = 3.0
 """Topics that have waited for so long for something are not waited for any longer."""
 
 
-class DeletedRow(msgspec.Struct, frozen=True):
+class DeletedRow(msgspec.Struct, frozen=True, rename={"offline": "offline_replicas"}):
     """A topic in what `regency topics delete -o json` prints."""
 
     topic: str
@@ -170,12 +170,12 @@ def _tell(row: DeletedRow, left: admin_pb2.Deletion | None) -> None:
     if row.error is not None:
         say(f"Error: {row.error}")
     elif left is None:
-        say(f"Deleted topic {row.topic}.")
+        conclude(f"Deleted topic {row.topic}.")
     else:
-        say(progress(left))
+        conclude(progress(left))
         if row.offline:
             listed = ", ".join(map(str, row.offline))
-            say(f"It goes on by itself when that is over for broker {listed}; until then the name stays taken.")
+            conclude(f"It goes on by itself when that is over for broker {listed}; until then the name stays taken.")
 
 
 def _status(rows: Sequence[DeletedRow], *, no_wait: bool) -> int:

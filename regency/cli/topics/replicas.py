@@ -36,7 +36,10 @@ class LiveReplica(msgspec.Struct, frozen=True):
     catch_up: CatchUp | None = None
 
 
-class PartitionRow(msgspec.Struct, frozen=True, rename={"epoch": "leader_epoch"}):
+_NAMES = {"epoch": "leader_epoch", "offline": "offline_replicas", "live": "positions"}
+
+
+class PartitionRow(msgspec.Struct, frozen=True, rename=_NAMES):
     """A partition in `regency topics describe`. `leader` and its epoch are None while it has no leader.
 
     `live` has the replicas in their order, as each of them tells; it is empty where they were not asked.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 import msgspec
 
-from regency.cli.context import current, print_json, print_table, say
+from regency.cli.context import conclude, current, print_json, print_table, say
 from regency.cli.exits import Exit
 from regency.clients.replicas.comparison import Batch, Divergence
 from regency.clients.replicas.damages import Damaged, unread
@@ -44,7 +44,7 @@ class ReplicaFacts(msgspec.Struct, frozen=True):
     """Offsets that its broker does not hand out, or that were not found behind such."""
 
 
-class BatchFacts(msgspec.Struct, frozen=True):
+class BatchFacts(msgspec.Struct, frozen=True, rename={"size": "size_bytes"}):
     """What a broker has where replicas begin to differ."""
 
     broker: int
@@ -185,6 +185,6 @@ def _tell_divergence(name: str, divergence: DivergenceFacts) -> None:
 def _sum_up(found: Verification, effort: str) -> None:
     states = [replica.state for partition in found.partitions for replica in partition.replicas]
     tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(sorted(states)))
-    say(f"{counted(len(found.partitions), 'partition')}, replicas: {tally or 'none'}{effort and f'; {effort}'}.")
+    conclude(f"{counted(len(found.partitions), 'partition')}, replicas: {tally or 'none'}{effort and f'; {effort}'}.")
     if not found.agrees:
         say("docs/operate/tools.md says how to mend a replica.")

@@ -54,7 +54,7 @@ class LastLife(msgspec.Struct, frozen=True):
     at_ms: int = 0
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Ending(msgspec.Struct, frozen=True, rename={"at_ms": "time_ms"}):
     """How and when a process ended: `how` in words; `signal` by name, or `exit_status`, where its parent noted it.
 
     `out_of_memory` is yes, likely, no or unknown: whether the kernel killed it for want of memory.

@@ -139,8 +139,8 @@ def test_a_lab_is_broken_and_repaired_by_its_verbs(
     eventually(lambda: healthy(regency), within=60, what="four brokers are well")
 
     entries = [json.loads(line) for line in regency("logs", "-o", "json").splitlines()]
-    assert {each["source"] for each in entries} >= {"broker 1", "broker 2", "broker 3", "broker 4"}
-    assert [each["at_ms"] for each in entries] == sorted(each["at_ms"] for each in entries)
+    assert {each["process"] for each in entries} >= {"broker 1", "broker 2", "broker 3", "broker 4"}
+    assert [each["time_ms"] for each in entries] == sorted(each["time_ms"] for each in entries)
     rules = [json.loads(line)["text"] for line in regency("logs", "controller", "-o", "json").splitlines()]
     assert any("rules" in text for text in rules)
     assert all(" controller-" in text for text in rules)

@@ -44,8 +44,8 @@ def test_a_cluster_is_steered_from_the_command_line(
         ruler = cluster.controller_id()
         succession = json.loads(regency("controller", "resign", "-o", "json").stdout)
         assert succession["resigned"] == ruler
-        assert succession["successor"] == cluster.controller_id() != ruler
-        assert succession["successor_epoch"] == succession["epoch"] + 1
+        assert succession["controller"] == cluster.controller_id() != ruler
+        assert succession["controller_epoch"] == succession["resigned_epoch"] + 1
 
     kept.write(1_000, midway=resign)
     regency("cluster", "health", "--wait", "--timeout", "20")

@@ -31,7 +31,7 @@ class Tools:
         return json.loads(done.stdout)
 
     def live(self) -> dict[int, list[dict[str, Any]]]:
-        return {row["partition"]: row["live"] for row in self.json("topics", "describe", "t")}
+        return {row["partition"]: row["positions"] for row in self.json("topics", "describe", "t")}
 
     def states(self, *words: str, status: int = 0) -> dict[int, dict[int, str]]:
         found = self.json("verify", "replicas", "t", *words, status=status)

@@ -173,11 +173,11 @@ def test_zookeeper_and_all_brokers_go_and_return_and_ctrl_c_ends_it(watched, eve
 def test_once_for_scripts_in_a_pipe_and_until_sigterm(watched, eventually):
     status, found = once(watched)
     assert status == 0
-    counts = found["partitions"]
-    assert (counts["topics"], counts["partitions"], counts["healthy"], counts["offline"]) == (2, 9, 9, 0)
+    counts = found["totals"]
+    assert (counts["topics"], counts["partitions"], counts["all_in_sync"], counts["leaderless"]) == (2, 9, 9, 0)
     assert [(each["broker"], each["state"]) for each in found["brokers"]] == [(1, "live"), (2, "live"), (3, "live")]
-    assert found["controller"]["broker"] == watched.controller_id()
-    assert found["controller"]["zookeeper"] is True
+    assert found["ruling"]["broker"] == watched.controller_id()
+    assert found["ruling"]["in_contact"] is True
     assert all(0 < each["disk_used"] < 1 for each in found["brokers"])
 
     def leads() -> bool:
@@ -199,5 +199,5 @@ def test_once_for_scripts_in_a_pipe_and_until_sigterm(watched, eventually):
     for broker in (1, 2, 3):
         watched.kill(broker)
     status, found = once(watched)
-    assert (status, found["controller"], found["age_s"]) == (5, None, None)
+    assert (status, found["ruling"], found["age_s"]) == (5, None, None)
     assert "No broker answers" in found["notes"][0]

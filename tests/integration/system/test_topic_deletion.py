@@ -114,7 +114,7 @@ def test_a_deletion_waits_for_a_dead_broker_over_a_change_of_controllers(
     told = by_command(cluster, "t")
     assert told.returncode == Exit.IN_PROGRESS, told.stderr
     assert f"broker {dead} holds replicas and is not live" in told.stderr
-    assert [row["offline"] for row in json.loads(told.stdout)] == [[dead]]
+    assert [row["offline_replicas"] for row in json.loads(told.stdout)] == [[dead]]
     assert session.read(paths.topic("t")) is not None
     assert logs_of(cluster, dead, "t") == ["t-0", "t-1", "t-2"]
     cluster.start(dead)

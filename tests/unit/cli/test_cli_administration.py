@@ -194,7 +194,7 @@ def test_a_dead_broker_is_described_by_what_is_assigned_to_it(run: Run, fake: Fa
     assert "t      1          follower  -       yes      no\n" in dead.stdout
     assert "Broker 9 is not registered" in dead.stderr
     assert "`regency brokers forget 9`" in dead.stderr
-    assert (told["broker"]["live"], told["settings"], told["leaderless"], len(told["replicas"])) == (False, None, 1, 2)
+    assert (told["live"], told["settings"], told["leaderless"], len(told["replicas"])) == (False, None, 1, 2)
     assert fake.asked == []
 
 
@@ -237,7 +237,7 @@ def test_a_broker_is_forgotten_or_why_not(
     result = run(*AT, "brokers", "forget", "9")
 
     assert asked == [("c2:1", 9)]
-    assert (result.exit_code, result.stderr) == (status, words)
+    assert (result.exit_code, result.stderr or result.stdout) == (status, words)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_keys_are_set_added_to_and_taken_from(run: Run, fake: Cluster) -> None:
 
     assert result.exit_code == 0
     assert fake.changes() == [("retention.ms", 0, "5"), ("cleanup.policy", 2, "delete"), ("a.b", 3, "c")]
-    assert "The settings of topic t are changed." in result.stderr
+    assert "The settings of topic t are changed." in result.stdout
     assert "Note" not in result.stderr
 
 
@@ -114,8 +114,8 @@ def test_a_key_that_was_not_set_is_named_when_it_is_unset_and_that_is_no_error(r
     neither = run(*AT, "configs", "unset", "topic", "t", "segment.ms")
 
     assert (both.exit_code, neither.exit_code) == (0, 0)
-    assert both.stderr == "The settings of topic t are changed.\nsegment.ms was not set for topic t.\n"
-    assert neither.stderr == "segment.ms was not set for topic t.\n"
+    assert both.stdout == "The settings of topic t are changed.\nsegment.ms was not set for topic t.\n"
+    assert neither.stdout == "segment.ms was not set for topic t.\n"
 
 
 def test_refusals_are_said_in_the_words_of_the_cluster(run: Run, fake: Cluster) -> None:

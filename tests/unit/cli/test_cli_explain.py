@@ -102,7 +102,7 @@ def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missi
     assert result.exit_code == 0
     assert [each["version"] for each in told["decisions"]] == [0, 1, 2]
     assert told["decisions"][0]["time"] == "1970-01-01T00:00:01.000+00:00"
-    assert told["missing"] == [{"broker": 9, "why": "broker 9 has a replica and is not live."}]
+    assert told["silent"] == [{"broker": 9, "why": "broker 9 has a replica and is not live."}]
     assert "Without the history of broker 9" in result.stderr
     assert list(fake.questions[0].subjects) == ["t-0", "topic t"]
 
@@ -133,7 +133,7 @@ def test_a_partition_that_never_was_is_an_error_and_one_that_was_is_still_explai
 
     fake.pages["h1:9"] = [[state(1, 0, time_ms=1_000)]]
     result = run("explain", "t", "0", *AT)
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (
         0,
         "No broker knows of partition t-0 now: it is gone, or never had a leader.",
     )
@@ -144,7 +144,7 @@ def test_a_host_that_cannot_be_asked_is_named_and_nobody_at_all_is_an_error(run:
     result = run("history", "--since", "10m", *AT)
     assert result.exit_code == 0
     assert "Without the history of broker 2: No answer from h2:9" in result.stderr
-    assert "Nothing was decided then" in result.stderr
+    assert "Nothing was decided then" in result.stdout
     fake.away = {"h1:9", "h2:9"}
     assert run("history", "--since", "10m", *AT).exit_code == Exit.FAILED
 
@@ -216,7 +216,7 @@ def test_an_unknown_subject_is_said_to_be_unknown(run: Run, fake: Cluster, subje
     assert ("Did you mean" in result.stderr) == bool(meant)
     assert meant in result.stderr
     known = run("history", "--subject", "flights-0", *AT)
-    assert (known.exit_code, known.stderr.startswith("Nothing was decided about flights-0, as far")) == (0, True)
+    assert (known.exit_code, known.stdout.startswith("Nothing was decided about flights-0, as far")) == (0, True)
 
 
 def test_lines_fit_the_terminal_and_break_between_words() -> None:
@@ -315,4 +315,4 @@ def test_what_the_deletion_of_a_topic_waits_for_is_told_with_its_history(run: Ru
     result = run("explain", "t", "0", *AT)
 
     assert result.exit_code == Exit.DONE
-    assert "Topic t is being deleted: 2 of 3 replicas are; broker 9 holds replicas." in result.stderr
+    assert "Topic t is being deleted: 2 of 3 replicas are; broker 9 holds replicas." in result.stdout

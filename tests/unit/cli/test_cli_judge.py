@@ -43,15 +43,15 @@ def test_a_sound_history_in_two_files_is_clean(run: Command, tmp_path: Path) -> 
     one = write(tmp_path / "one.jsonl", sent(0, 0), Drained(50))
     other = write(tmp_path / "other.jsonl", final(0), Poll("c", 0, 0, "t", 0, 0, 1, (Run(0, (0,)),), 60, 61))
     result = run("judge", one, other)
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "The history is clean: 1 sends, 1 polls, 2 records read.\n"
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "The history is clean: 1 sends, 1 polls, 2 records read.\n"
 
 
 def test_a_lost_write_is_told_with_status_1(run: Command, tmp_path: Path) -> None:
     result = run("judge", write(tmp_path / "h", sent(0, 0), final()))
     assert result.exit_code == 1
     assert result.stdout.startswith("lost-write: p (session 0, send 0, 0 to 1 ms)'s value 0 was acknowledged")
-    assert result.stderr == "The history is not clean: 1 sends, 0 polls, 0 records read; found: 1 lost-write.\n"
+    assert result.stdout.endswith("The history is not clean: 1 sends, 0 polls, 0 records read; found: 1 lost-write.\n")
 
 
 def test_json_has_the_whole_verdict(run: Command, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_json_has_the_whole_verdict(run: Command, tmp_path: Path) -> None:
 
 def test_what_is_allowed_is_no_reason_to_object(run: Command, tmp_path: Path) -> None:
     result = run("judge", write(tmp_path / "h", sent(0, 0), final()), "--allow", "lost-write")
-    assert (result.exit_code, "allowed: 1 lost-write" in result.stderr) == (0, True)
+    assert (result.exit_code, "allowed: 1 lost-write" in result.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("acks", [1, ALL])
@@ -105,7 +105,7 @@ def test_a_directory_is_read_with_all_below_whatever_the_names(run: Command, tmp
     write(tmp_path / "_deep" / ".run" / "_bad.jsonl", sent(0, 0), final())
     write(tmp_path / "_deep" / "bad.json", sent(1, 1), final())
     result = run("judge", str(tmp_path))
-    assert (result.exit_code, "found: 1 lost-write" in result.stderr) == (1, True)
+    assert (result.exit_code, "found: 1 lost-write" in result.stdout) == (1, True)
     assert f"Not read, because of their names (not *.jsonl or *.jsonl.gz): {tmp_path / '_deep' / 'bad.json'}." in (
         result.stderr
     )

@@ -86,7 +86,7 @@ def test_all_that_need_it(run: Run, wire: Cluster) -> None:
 
     assert wire.named() is None
     assert wire.asked[0][0].timeout_ms == 3000
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No partition needs an election.\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "No partition needs an election.\n", "")
     wire.asked.clear()
     assert json.loads(run("leaders", "elect", "--all", "-o", "json", *AT).stdout) == []
 

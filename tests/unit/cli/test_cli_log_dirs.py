@@ -137,8 +137,8 @@ def test_a_move_is_asked_for_and_waited_for(run: Run, wire: Cluster) -> None:
 def test_a_move_that_is_not_waited_for_goes_on(run: Run, wire: Cluster, option: tuple[str, ...], status: int) -> None:
     wire.dirs[1] = [[directory("/a", ("t", 3, 9, 0, False)), directory("/b", ("t", 3, 5, 2, True))]]
     result = run("log", "move", "t", "3", "--broker", "1", "--to", "/b", *option, *AT)
-    assert (result.exit_code, result.stdout) == (status, "")
-    assert "is being moved to /b, 2 offsets to go" in result.stderr
+    assert (result.exit_code, result.stderr) == (status, "")
+    assert "is being moved to /b, 2 offsets to go" in result.stdout
 
 
 def test_a_move_that_ends_elsewhere_is_a_failure(run: Run, wire: Cluster) -> None:

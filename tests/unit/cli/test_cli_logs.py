@@ -51,7 +51,7 @@ def test_whose_how_many_and_from_when(lab: Run, words: tuple[str, ...], told: li
 
 def test_json_has_an_object_for_each_entry(lab: Run) -> None:
     found = [json.loads(line) for line in lab("logs", "-o", "json").stdout.splitlines()]
-    assert [(each["source"], each["text"], each["controller"]) for each in found] == [
+    assert [(each["process"], each["text"], each["by_controller"]) for each in found] == [
         ("broker 1", FIRST, False),
         ("broker 2", SECOND, True),
         ("broker 1", THIRD, False),

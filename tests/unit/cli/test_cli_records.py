@@ -74,9 +74,9 @@ def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
 
 def test_each_line_is_a_record(run: Run, producers: list[FakeProducer]) -> None:
     result = run("produce", "t", *AT, given="one\ntwo\r\n\nlast")
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, result.stderr) == (0, "")
     assert [value for _, _, value, _ in producers[0].sent] == [b"one", b"two", b"", b"last"]
-    assert result.stderr.startswith("Produced 4 records to t in ")
+    assert result.stdout.startswith("Produced 4 records to t in ")
     assert (producers[0].config["acks"], producers[0].config["enable.idempotence"]) == ("all", True)
 
 
@@ -89,8 +89,8 @@ def test_key_separator_splits_at_the_first(run: Run, producers: list[FakeProduce
 def test_line_without_a_key_ends_it_naming_the_line(run: Run, producers: list[FakeProducer]) -> None:
     result = run("produce", "t", *AT, "--key-separator", "|", given="a|1\nb 2\n")
     assert result.exit_code == 1
-    assert result.stderr.startswith("Produced 1 record to t in ")
-    assert result.stderr.endswith("Error: Line 2 has no '|', so it has no key. The lines before it were sent.\n")
+    assert result.stdout.startswith("Produced 1 record to t in ")
+    assert result.stderr == ("Error: Line 2 has no '|', so it has no key. The lines before it were sent.\n")
 
 
 def test_failed_deliveries_are_counted_by_reason(run: Run, producers: list[FakeProducer]) -> None:

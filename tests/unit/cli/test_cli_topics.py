@@ -84,7 +84,7 @@ def held(number: int, leader: int, isr: list[int]) -> PartitionFacts:
 
 def test_create_asks_for_what_was_said_and_leaves_the_rest_to_the_broker(run: Run, admin: Cluster) -> None:
     result = run("topics", "create", "flights", *AT, "--replication-factor", "3", "--config", "min.insync.replicas=2")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Created topic flights.\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "Created topic flights.\n", "")
     assert admin.wanted() == ("flights", -1, 3, {}, {"min.insync.replicas": "2"})
 
 
@@ -119,7 +119,7 @@ def test_topic_that_exists_is_refused_unless_that_is_welcome(run: Run, admin: Cl
     assert refused.stderr == (
         "Error: topic flights: TOPIC_ALREADY_EXISTS. Choose another name, or say --if-not-exists.\n"
     )
-    assert run("topics", "create", "flights", *AT, "--if-not-exists").stderr == "Topic flights is there already.\n"
+    assert run("topics", "create", "flights", *AT, "--if-not-exists").stdout == "Topic flights is there already.\n"
 
 
 def test_topic_that_exists_is_printed_as_it_is(run: Run, admin: Cluster) -> None:
@@ -186,7 +186,7 @@ def test_describe_shows_how_far_each_replica_is(run: Run, admin: Cluster) -> Non
         "Broker 3: out of sync in 1 partition; how far it is behind is not known while it does not answer.",
     ]
     [row] = json.loads(run("topics", "describe", "flights", *AT, "-o", "json").stdout)
-    assert row["live"][0] == {
+    assert row["positions"][0] == {
         "broker": 1,
         "log_start": 0,
         "log_end": 90,
@@ -196,7 +196,7 @@ def test_describe_shows_how_far_each_replica_is(run: Run, admin: Cluster) -> Non
         "lag_bytes": None,
         "catch_up": None,
     }
-    assert row["live"][2]["error"] == "broker 3 is not live"
+    assert row["positions"][2]["error"] == "broker 3 is not live"
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_describe_says_how_long_a_replica_takes_that_is_not_in_sync(
     assert table[0].split()[-1] == "CATCH-UP" and table[1].endswith(f"  {column}")
     assert table[2] == f"Broker 3: out of sync in 1 partition, {words}."
     [row] = json.loads(run("topics", "describe", "flights", *AT, "-o", "json").stdout)
-    assert row["live"][2]["lag_bytes"] == later * 250
-    assert row["live"][2]["catch_up"]["per_s"] == 408.0 - later
+    assert row["positions"][2]["lag_bytes"] == later * 250
+    assert row["positions"][2]["catch_up"]["per_s"] == 408.0 - later
 
 
 def test_describe_asks_no_replica_when_told_not_to(run: Run, admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

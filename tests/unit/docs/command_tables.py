@@ -13,10 +13,11 @@ from typing import get_args
 import msgspec
 
 from regency.cli.exits import MEANINGS, Exit
-from regency.cli.schemas import OUTPUTS, output_type
+from regency.cli.schemas import LINES, OUTPUTS, output_type
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
-OF_THE_LAB = ("lab ", "logs", "status", "up")
+FACTS = {"log dump": "`type`, `file`, and what that type has"}
+"""Of documents that are one of several types."""
 
 
 def exits() -> Iterator[str]:
@@ -31,12 +32,14 @@ def outputs() -> Iterator[str]:
     """The fields of every document; of a list, of its elements."""
     yield "| command | `-o json` has |"
     yield "|---|---|"
+    rows: dict[str, list[str]] = {}
     for command, where in OUTPUTS.items():
-        if not command.startswith(OF_THE_LAB):
-            found = output_type(command)
-            of = get_args(found)[0] if where.startswith("[]") else found
-            names = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(of))
-            yield f"| `{command}` | {'a list, each with ' if where.startswith('[]') else ''}{names} |"
+        found = output_type(command)
+        of = get_args(found)[0] if where.startswith("[]") else found
+        names = FACTS.get(command) or ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(of))
+        many = "a list, each with " if where.startswith("[]") else "a line each: " if command in LINES else ""
+        rows.setdefault(many + names, []).append(f"`{command}`")
+    yield from (f"| {', '.join(commands)} | {names} |" for names, commands in rows.items())
 
 
 def rendered(page: str) -> str:

@@ -6,18 +6,21 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from msgspec import inspect
 
 from regency.cli.main import cli
-from regency.cli.schemas import OUTPUTS
+from regency.cli.schemas import OUTPUTS, output_type
+from regency.history.records import Decision
 from regency.runtime.daemon_options import Renamed
 
 MAKER = Path(__file__).with_name("command_tables.py")
 OF_OTHERS = ("pipeline", "log dump", "demo")
-"""Which follow Spark, files, or nothing at all."""
+"""Which follow Spark, files, or nothing at all in their options."""
 LOOKING = ("cluster health", "verify replicas")
 """Whose --wait is a wish, for they change nothing."""
 
@@ -51,7 +54,8 @@ def shown(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-LEAVES = {path: command for path, command in leaves() if not path.startswith(OF_OTHERS)}
+ALL = dict(leaves())
+LEAVES = {path: command for path, command in ALL.items() if not path.startswith(OF_OTHERS)}
 
 
 def test_the_tables_are_current(tables: ModuleType) -> None:
@@ -59,8 +63,49 @@ def test_the_tables_are_current(tables: ModuleType) -> None:
     assert tables.rendered(page) == page, "run .venv/bin/python tests/unit/docs/command_tables.py"
 
 
-def test_every_output_is_of_a_command(tables: ModuleType) -> None:
-    assert set(OUTPUTS) <= set(LEAVES)
+def test_what_prints_json_has_a_schema_and_nothing_else_has() -> None:
+    assert set(OUTPUTS) == {path for path, command in ALL.items() if "--output" in shown(command)} - {"controller"}
+
+
+COUNTED_OR_LISTED = {"decisions", "offline_replicas", "partitions", "replicas"}
+"""Plurals: a number where a command counts them, a list where it shows them one by one."""
+FROM_FILES = ("regency.judge.operations", "regency.history.records", "regency.cli.log.dump")
+"""Whose records keep the names that they have in files."""
+FORMER = {"at_ms", "bytes", "epoch", "id", "missing", "offline_partitions", "servers", "size", "successor"}
+"""Other names for `time_ms`, `size_bytes`, `leader_epoch` or `controller_epoch`, `broker`, `leaderless` and so on."""
+
+
+def kinds_of(kind: inspect.Type) -> set[str]:
+    """What a field may be, but for null."""
+    if isinstance(kind, inspect.UnionType):
+        return set[str]().union(*map(kinds_of, kind.types))
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return {"list"}
+    name = type(kind).__name__.removesuffix("Type").lower()
+    return {{"struct": "object", "dict": "object", "enum": "str", "int": "number", "float": "number"}.get(name, name)}
+
+
+def structs_of(kind: Any) -> Iterator[inspect.StructType]:
+    """Every object in a document."""
+    if isinstance(kind, inspect.StructType):
+        yield kind
+    parts = [*getattr(kind, "types", ()), *(each.type for each in getattr(kind, "fields", ()))]
+    for part in (*parts, getattr(kind, "item_type", None), getattr(kind, "value_type", None)):
+        if part is not None:
+            yield from structs_of(part)
+
+
+def test_a_name_in_json_is_one_thing_in_all_commands() -> None:
+    kinds: dict[str, set[str]] = {}
+    for command in OUTPUTS:
+        for struct in structs_of(inspect.type_info(output_type(command))):
+            if not struct.cls.__module__.startswith(FROM_FILES) and not issubclass(struct.cls, Decision):
+                for field in struct.fields:
+                    kinds.setdefault(field.encode_name, set()).update(kinds_of(field.type) - {"none"})
+    assert {name for name in kinds if name in FORMER} == set()
+    several = {name: found for name, found in kinds.items() if len(found) > 1}
+    assert several == {name: {"number", "list"} for name in several}
+    assert set(several) == COUNTED_OR_LISTED
 
 
 @pytest.mark.parametrize("path", sorted(LEAVES))

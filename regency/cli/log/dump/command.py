@@ -9,10 +9,15 @@ import click
 
 from regency.cli.context import current, output_option, say
 from regency.cli.exits import Exit
-from regency.cli.log.dump.indexes import Scope, dump_offset_index, dump_time_index
-from regency.cli.log.dump.segment import Depth, dump_segment
-from regency.cli.log.dump.sink import Sink
+from regency.cli.log.dump.indexes import OffsetEntry, Scope, TimeEntry, dump_offset_index, dump_time_index
+from regency.cli.log.dump.segment import BatchFact, Depth, RecordFact, dump_segment
+from regency.cli.log.dump.sink import Damage, Empty, Gap, Passed, Sink
 from regency.cli.log.dump.small_files import (
+    AbortedFact,
+    EpochFact,
+    OffsetFact,
+    ProducerFact,
+    PropertyFact,
     dump_aborted,
     dump_epochs,
     dump_meta,
@@ -35,6 +40,23 @@ _BY_NAME: dict[str, Dump] = {
 }
 _ASIDE = (names.DELETED, names.SWAP, names.CLEANED)
 _KNOWN = f"Known are segments (.log), .index, .timeindex, .txnindex, .snapshot, {', '.join(_BY_NAME)}."
+
+DumpedFact = (
+    BatchFact
+    | RecordFact
+    | OffsetEntry
+    | TimeEntry
+    | AbortedFact
+    | ProducerFact
+    | EpochFact
+    | OffsetFact
+    | PropertyFact
+    | Empty
+    | Passed
+    | Gap
+    | Damage
+)
+"""A line of `regency log dump -o json`; `type` tells which it is."""
 
 
 @click.command("dump", short_help="Print and check segments, indexes, snapshots and checkpoints.")

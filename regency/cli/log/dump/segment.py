@@ -18,7 +18,7 @@ from regency.kafka.record_batch import HEADER_BYTES, MAX_SEQUENCE, BatchHeader, 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 
 
-class BatchFact(Fact, frozen=True, tag="batch"):
+class BatchFact(Fact, frozen=True, tag="batch", rename={"size": "size_bytes"}):
     """A batch. Timestamps are wall milliseconds; -1 stands for none, as in the file."""
 
     position: int

@@ -46,7 +46,7 @@ class AbortedFact(Fact, frozen=True, tag="aborted_transaction"):
     last_stable_offset: int
 
 
-class EpochFact(Fact, frozen=True, tag="leader_epoch"):
+class EpochFact(Fact, frozen=True, tag="leader_epoch", rename={"epoch": "leader_epoch"}):
     """A leader epoch, and the offset it begins at."""
 
     epoch: int

@@ -20,7 +20,7 @@ from regency.pipeline.files.history_files import Found, by_names, damaged, escap
 from regency.pipeline.files.publishing import Staging, published
 from regency.pipeline.jobs.cluster_history import controllers, reading, report, states
 from regency.pipeline.jobs.cluster_history.packed import STAGED
-from regency.pipeline.jobs.cluster_history.report import Problem, Summary
+from regency.pipeline.jobs.cluster_history.summary import Problem, Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -62,7 +62,7 @@ def test_records_are_shown_when_asked_for(stored: Any) -> None:
 
 
 def test_max_bytes_shows_whole_batches_only(stored: Any) -> None:
-    size = facts(stored.file(".log"))[0]["size"]
+    size = facts(stored.file(".log"))[0]["size_bytes"]
     assert len(facts("--max-bytes", size, stored.file(".log"))) == 1
     assert len(facts("--max-bytes", 2 * size - 1, stored.file(".log"))) == 1
     assert facts("--max-bytes", 0, stored.file(".log")) == []
@@ -121,7 +121,7 @@ def test_a_flipped_byte_is_found_where_it_is_and_the_rest_is_read(stored: Any, w
     log = stored.file(".log")
     before = facts(log)
     at = before[5]["position"]
-    stored.flip(log, at + (17 if where == "crc" else before[5]["size"] - 3))
+    stored.flip(log, at + (17 if where == "crc" else before[5]["size_bytes"] - 3))
     after = dump("-o", "json", log)
     assert after.exit_code == 1
     found = [json.loads(line) for line in after.stdout.splitlines()]
@@ -147,7 +147,7 @@ def test_bytes_that_are_no_batch_end_the_reading_and_are_counted(stored: Any) ->
 def test_a_torn_batch_at_the_end_is_found(stored: Any, cut: int) -> None:
     log = stored.file(".log")
     last = facts(log)[-1]
-    log.write_bytes(log.read_bytes()[: last["position"] + last["size"] - cut])
+    log.write_bytes(log.read_bytes()[: last["position"] + last["size_bytes"] - cut])
     [damage] = damages(log)
     assert (damage["kind"], damage["position"]) == ("torn", last["position"])
 

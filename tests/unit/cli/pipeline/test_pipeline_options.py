@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from regency.cli.main import cli
 from regency.cli.pipeline.spark import _COLLECTOR, _QUICK_JAVA, SparkChoice, blamed, job_session, quickly, spark_options
-from regency.pipeline.jobs.cluster_history.report import Summary, told
+from regency.pipeline.jobs.cluster_history.report import told
+from regency.pipeline.jobs.cluster_history.summary import Summary
 from regency.pipeline.session import SparkMissing
 
 

@@ -56,7 +56,7 @@ def test_a_long_table_has_what_does_not_agree_and_says_so(
         assert report(results(7, state=state), most_rows=6, effort="3 tasks") == status
         told = capsys.readouterr()
         assert "Of 7 replicas those are shown that do not agree; -o json has all." in told.err
-        assert "; 3 tasks." in told.err
-        assert len(told.out.splitlines()) == rows
+        assert "; 3 tasks." in told.out
+        assert len(told.out.splitlines()) == rows + 1
         assert report(results(6, state=state), most_rows=6) == status
-        assert len(capsys.readouterr().out.splitlines()) == 7
+        assert len(capsys.readouterr().out.splitlines()) == 8
