@@ -215,6 +215,11 @@ def test_who_registered_before_an_isr_that_lost_something_can_be_asked(story: St
     facts = story.facts.of(TP)
     check_decided(story.rules, {BrokerId(1): ruling(story, 2)}, story.facts)  # type: ignore[dict-item]
     assert facts.askable == {1}, "who leaves when that is decided cannot"
+    story.decide(story.state(1, 3, 1))
+    assert facts.askable == {1}, "the leader never began and nothing was lost since: nobody is asked again"
+    story.facts.lossy_crash(BrokerId(1))
+    story.decide(story.state(1, 4, 1))
+    assert facts.askable == {1, 2}
 
 
 # At agents

@@ -39,6 +39,7 @@ class PartitionFacts:
         "elected_us",
         "fewest",
         "isr",
+        "isr_lost_again",
         "leader",
         "leader_changes",
         "lossy_replicas",
@@ -67,8 +68,10 @@ class PartitionFacts:
         """Who could be asked for its log when the last leader was elected, if the whole ISR was among them then."""
         self.awaits_leader = False
         """Whether the leader of such an election has not begun yet."""
+        self.isr_lost_again = False
+        """Whether a member of the ISR has lost something since that election."""
         self.elected_us = 0
-        """When the last leader was elected."""
+        """When the last leader was elected, if not in place of one that had not begun."""
         self.promised: dict[int, Digest] = {}
         """What was acknowledged with acks=all, by first offset."""
 
@@ -122,6 +125,7 @@ class Facts:
                 facts.whole_isr_lossy = True
             elif broker in facts.replicas:
                 facts.lost_tail.add(broker)
+                facts.isr_lost_again |= broker in facts.isr
                 facts.count_lossy()
 
     # Questions
@@ -139,9 +143,14 @@ class Facts:
     def elected(self, partition: TopicPartition, registered: Mapping[BrokerId, int], at_us: int) -> None:
         """A controller is about to write that somebody leads; who is `registered` now, by broker epoch.
 
-        Whoever registered before those who were in sync is known to all who know them, and can be asked.
+        Whoever registered before those who were in sync is known to all who know them, and can be asked. Where the
+        leader of an election after a loss never began, and nothing was lost since, a later controller has no reason to
+        ask again: those who were asked then count.
         """
         facts = self.of(partition)
+        if facts.awaits_leader and not facts.isr_lost_again:
+            return
+        facts.isr_lost_again = False
         facts.elected_us = at_us
         facts.askable = None
         facts.awaits_leader = bool(facts.isr) and facts.lost_tail.issuperset(facts.isr)
