@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import importlib
 import math
+import re
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -204,12 +207,30 @@ def print_json(value: object) -> None:
 
 
 def print_table(rows: Sequence[Sequence[object]]) -> None:
-    """Columns, two spaces apart, as wide as they have to be. A dash is None or an empty list."""
+    """Columns, two spaces apart, as wide as they have to be. A dash is None or an empty list.
+
+    On a terminal that is narrower, the widest cells go on in the next line, behind a space or a comma.
+    """
     table = [[_cell(value) for value in row] for row in rows]
+    for line in tabulated(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
+        click.echo(line)
+
+
+def tabulated(table: Sequence[Sequence[str]], room: int | None) -> Iterator[str]:
+    """The lines of a table of at most `room` columns of a terminal, as far as its words can be parted; None: any."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    if room is not None:
+        least = [
+            max((len(each.rstrip()) for cell in column for each in _pieces(cell)), default=0)
+            for column in zip(*table, strict=True)
+        ]
+        while sum(widths) + 2 * (len(widths) - 1) > room and any(map(int.__gt__, widths, least)):
+            widest = max(range(len(widths)), key=lambda place: (widths[place] > least[place], widths[place]))
+            widths[widest] -= 1
     for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo("  ".join(cells).rstrip())
+        parted = [_parted(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for cells in zip_longest(*parted, fillvalue=""):
+            yield "  ".join(map(str.ljust, cells, widths)).rstrip()
 
 
 def stderr_is_terminal() -> bool:
@@ -237,6 +258,22 @@ def _choose(field: str) -> Callable[[click.Context, click.Parameter, Any], None]
             setattr(context.find_root().ensure_object(CliContext), field, value)
 
     return remember
+
+
+def _pieces(cell: str) -> list[str]:
+    """What stays in one line: words with the spaces behind them, members of lists with their commas."""
+    return re.findall(r"[^ ,]*,|[^ ,]+ *| +", cell)
+
+
+def _parted(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    lines = [""]
+    for piece in _pieces(cell):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
 def _cell(value: object) -> str:

@@ -58,7 +58,9 @@ class Copied(msgspec.Struct, frozen=True):
 def _pages(folder: Path) -> dict[str, Path]:
     """Every page by its name: the path below docs/ without its ending, `index` for the first."""
     found = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
-    return {"index" if name == "README" else name: path for name, path in found.items()}
+    pages = {"index" if name == "README" else name: path for name, path in found.items()}
+    first = folder.parent / "README.md"  # beside docs/ in a checkout, and in share/ of an installed package
+    return {"README": first, **pages} if first.is_file() else pages
 
 
 def _title(text: str) -> str:

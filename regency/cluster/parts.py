@@ -18,6 +18,7 @@ from regency.cluster.verbs import ALL, CONTROLLER, Done, Target, Verb, called, d
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.ids import BrokerId
 from regency.model.settings import parse_settings
+from regency.model.words import listed
 
 _POLL_S = 0.02
 _ZOOKEEPER_GRACE_S = 5.0
@@ -84,7 +85,7 @@ class Parts:
         """The agent of a broker. Raises UnknownBroker."""
         found = self.agents.get(BrokerId(broker))
         if found is None:
-            raise UnknownBroker(f"There is no broker {broker!r}.", hint=f"There are {list(self.agents)}.")
+            raise UnknownBroker(f"There is no broker {broker!r}.", hint=f"There are {listed(list(self.agents))}.")
         return found
 
     def own_zookeeper(self) -> EmbeddedZooKeeper | None:

@@ -133,17 +133,17 @@ def refuse_taken_ports(directory: Path, state: ClusterState, starting: Collectio
         if name in starting and port and not is_free(port):
             raise NoFreePorts(
                 f"Port {port} of {words} is taken by another program.",
-                hint=f"Stop that program, or choose other ports: {command_for(directory, 'up --port 9092')}, for "
-                "example, after the cluster is down.",
+                hint=f"Stop that program, or choose other ports with --port N of {command_for(directory, 'up')}, "
+                "where nothing of this cluster runs.",
             )
 
 
 def _refuse_ports(first: int, brokers: int) -> None:
-    last = first + PORT_STEP * (brokers - 1) + ZOOKEEPER_OFFSET
-    if not isinstance(first, int) or first < 1 or last > _LAST_PORT:
+    reach = PORT_STEP * (brokers - 1) + ZOOKEEPER_OFFSET
+    if not isinstance(first, int) or not 1 <= first <= _LAST_PORT - reach:
         raise ClusterError(
-            f"{brokers} brokers cannot have their ports from {first!r} on: the last would be {last}.",
-            hint=f"Choose a port from 1 to {_LAST_PORT - last + first}.",
+            f"{brokers} brokers cannot have their ports from {first!r} on.",
+            hint=f"Choose a port from 1 to {_LAST_PORT - reach}: they need {reach} more.",
         )
 
 

@@ -12,6 +12,7 @@ from regency.cluster.errors import ClusterError, UnknownBroker
 from regency.cluster.process.processes import ProcessState
 from regency.cluster.state import ZOOKEEPER, agent_name
 from regency.model.ids import BrokerId
+from regency.model.words import listed
 
 Target: TypeAlias = int | str
 """What a verb is for: a broker's id, `controller` (the broker whose controller rules), `zookeeper`, or `all`."""
@@ -98,9 +99,9 @@ def parse_targets(words: Sequence[Target], brokers: Sequence[BrokerId], *, own_z
     for word in words:
         target = int(word) if isinstance(word, str) and word.isascii() and word.isdecimal() else word
         if isinstance(target, bool) or not isinstance(target, int | str):
-            raise UnknownBroker(f"There is no broker {target!r}.", hint=f"There are {list(brokers)}.")
+            raise UnknownBroker(f"There is no broker {target!r}.", hint=f"There are {listed(brokers)}.")
         if isinstance(target, int) and target not in brokers:
-            raise UnknownBroker(f"There is no broker {target}.", hint=f"There are {list(brokers)}.")
+            raise UnknownBroker(f"There is no broker {target}.", hint=f"There are {listed(brokers)}.")
         if isinstance(target, str) and target not in (CONTROLLER, ZOOKEEPER, ALL):
             raise ClusterError(
                 f"{target!r} is nothing of a lab.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 import click
 import msgspec
@@ -12,6 +13,7 @@ from regency.cli.asking.controllers import ControllerFacts, newest_ruler, nobody
 from regency.cli.asking.wire import TopicFacts, cluster_wire
 from regency.cli.context import Seconds, cluster_options, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
+from regency.cli.waiting import waiting
 from regency.clients.nodes import Node
 from regency.cluster.health import phrase
 from regency.cluster.state import read_state
@@ -66,9 +68,10 @@ def health(wait: bool, timeout: float) -> int:
     """
     deadline = time.monotonic() + timeout
     found = look()
-    while wait and not found.healthy and time.monotonic() < deadline:
-        time.sleep(_LOOK_EVERY_S)
-        found = look()
+    with waiting(lambda: f"Not healthy: {phrase(found.problems)}") if wait else nullcontext():
+        while wait and not found.healthy and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+            found = look()
     if current().json:
         print_json(found)
     elif found.healthy:

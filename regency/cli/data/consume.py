@@ -14,7 +14,7 @@ from regency.cli.asking.naming import is_perhaps_a_partition, named
 from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.trouble import why_unread
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire
-from regency.cli.context import ID, TOPIC_NAME, Count, Seconds, cluster_options, current, say
+from regency.cli.context import ID, TOPIC_NAME, Count, Seconds, cluster_options, current, say, stderr_is_terminal
 from regency.cli.data.formats import as_line, describe_record, formatted, number_of, parse_format
 from regency.cli.data.librdkafka import check_reachable, client_config
 from regency.cli.data.starts import Offset, Start, places
@@ -64,7 +64,7 @@ def consume(
     key_separator: str | None,
     layout: str | None,
 ) -> int:
-    r"""Print the records of a topic until Ctrl-C, --max-messages, --until-end or --timeout; with -o json one
+    """Print the records of a topic until Ctrl-C, --max-messages, --until-end or --timeout; with -o json one
     object a line.
 
     Exit status 5 when it ended before --max-messages were there; 1 when a partition could not be read because it has
@@ -74,7 +74,7 @@ def consume(
     Examples:
       regency consume flights --from-beginning --max-messages 5
       regency consume flights --offset -10 --until-end
-      regency consume flights --offset @10m --format '%p %o %T %k=%v\n'
+      regency consume flights --offset @10m --format '%p %o %T %k=%v\\n'
       regency consume flights-2 --offset 0 -o json | jq .value
     """
     partitions = (*numbers, *partitions)
@@ -107,6 +107,8 @@ def consume(
         watch.look()  # before its offsets are asked for, which a partition without a leader does not tell
         wanted = start or (Start(OFFSET_BEGINNING) if from_beginning else Start())
         consumer.assign(places(consumer, topic, chosen, wanted))
+        if start is None and not from_beginning and not until_end and stderr_is_terminal():
+            say(f"Waiting for new records of {topic}; --from-beginning prints those that are there. Ctrl-C ends.")
         reader = _Reader(consumer, printer, watch, chosen, until_end=until_end)
         count = reader.run(max_messages, timeout)
     finally:

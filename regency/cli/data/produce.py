@@ -137,7 +137,10 @@ def produce(
     )
     check_reachable(producer, servers)
     why = _Why(lambda: why_unwritten(servers, topic, acks, partition))
-    sender = _Sender(producer, topic, PARTITION_UA if partition is None else partition, given, why)
+    typed = file.isatty()
+    if typed:
+        say("A record is a line; Ctrl-D ends, and tells what was delivered.")
+    sender = _Sender(producer, topic, PARTITION_UA if partition is None else partition, given, why, typed=typed)
     common = None if key is None else key.encode()
     unanswered = 0
     try:
@@ -224,11 +227,13 @@ class _Sender:
         place: int,
         headers: list[tuple[str, str | bytes | None]],
         why: _Why,
+        *,
+        typed: bool,
     ) -> None:
         self.deliveries = Deliveries()
         self.started = time.monotonic()
         self._producer, self._topic, self._place, self._headers = producer, topic, place, headers
-        self._progress = _Progress(why)
+        self._progress = _Progress(why, typed=typed)
 
     def send(self, lines: Iterator[Line]) -> None:
         """Send them all. Raises CommandFailed for a line that is none."""
@@ -282,8 +287,8 @@ def _lines(file: BinaryIO, separator: str | None, key: bytes | None, *, tombston
 class _Progress:
     """A count on stderr that overwrites itself, where stderr is a terminal; and why nothing moves."""
 
-    def __init__(self, why: _Why) -> None:
-        self._wanted = stderr_is_terminal()
+    def __init__(self, why: _Why, *, typed: bool) -> None:
+        self._wanted = stderr_is_terminal() and not typed  # it would run into what is typed
         self._why = why
         self._next = 0.0
         self._before = -1

@@ -22,6 +22,7 @@ from regency.cli.context import (
 )
 from regency.cli.exits import CommandFailed, Exit, exit_on_termination
 from regency.cli.lab.verbs import attached
+from regency.cli.waiting import waiting
 from regency.cluster.cluster import Cluster
 from regency.cluster.lab import START_TIMEOUT_S, Lab
 from regency.cluster.plan import (
@@ -46,6 +47,7 @@ from regency.cluster.status import (
     end_cluster,
 )
 from regency.model.ids import BrokerId
+from regency.model.words import counted
 
 _LOOK_EVERY_S = 0.5
 _LAST_FIRST_PORT = 65_535 - ZOOKEEPER_OFFSET
@@ -128,10 +130,27 @@ def up(
         _make_whole(brokers)
         return
     cluster = Cluster(brokers, directory=directory, detached=detach, start_timeout_s=timeout, **wishes)  # type: ignore[arg-type]
-    with exit_on_termination(), cluster:
-        _announce(cluster, [ref.name for ref in cluster.state.processes], detached=detach)
-        if not detach:
-            _watch(cluster)
+    with exit_on_termination():
+        with waiting(lambda: _starting(directory)):
+            cluster.start()
+        with cluster:
+            _announce(cluster, [ref.name for ref in cluster.state.processes], detached=detach)
+            if not detach:
+                try:
+                    _watch(cluster)
+                except BaseException:
+                    say(f"Ending it all; the data stays in {directory}.")
+                    raise
+
+
+def _starting(directory: Path) -> str:
+    """What a start has come to, for one who waits."""
+    state = read_state(directory)
+    if state is None or not state.processes:
+        return "Waiting for the directory, or for ports"
+    if not any(ref.name != ZOOKEEPER for ref in state.processes):
+        return "Starting ZooKeeper"
+    return f"Waiting for {counted(len(state.brokers), 'broker')} to register"
 
 
 def _refuse_other_settings(directory: Path, wishes: dict[str, object]) -> None:
@@ -149,7 +168,8 @@ def _refuse_other_settings(directory: Path, wishes: dict[str, object]) -> None:
 def _make_whole(brokers: int | None) -> None:
     """Start what is dead of a cluster that runs in part. Raises ClusterRunning where nothing is."""
     with attached() as lab:
-        started = lab.make_whole(brokers)
+        with waiting("Waiting for what was dead to register"):
+            started = lab.make_whole(brokers)
         paused = [
             f"Broker {broker} is paused; resume it with {command_for(current().directory, f'lab resume {broker}')}."
             for broker in lab.broker_ids
@@ -235,7 +255,8 @@ def down(timeout: float) -> None:
       regency down --dir /tmp/lab --timeout 0      kill at once
     """
     directory = current().directory
-    ended = end_cluster(directory, grace_s=timeout)
+    with waiting("Waiting for brokers to leave in order"):
+        ended = end_cluster(directory, grace_s=timeout)
     if current().json:
         print_json(Down(ended))
     for process in ended:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import click
 
 from regency.cli.context import Seconds, current, directory_option, output_option, print_json
+from regency.cli.waiting import waiting
 from regency.cluster.cluster import Cluster
 from regency.cluster.lab import STOP_GRACE_S, Lab
 from regency.cluster.state import command_for
 from regency.cluster.verbs import Verb
+
+_AWAITED: Final = {Verb.STOP: "leave in order", Verb.START: "register", Verb.RESTART: "leave and register again"}
 
 
 @contextmanager
@@ -45,7 +49,7 @@ def lab() -> None:
 
 
 def _run(verb: Verb, targets: Sequence[str], *, grace_s: float = STOP_GRACE_S, wait: bool = True) -> None:
-    with attached() as found:
+    with attached() as found, waiting(f"Waiting for {' '.join(targets)} to {_AWAITED.get(verb, verb.value)}"):
         done = found.act(verb, targets, grace_s=grace_s, wait=wait)
     if current().json:
         print_json(done)

@@ -225,14 +225,21 @@ def _look(names: Collection[str] | None) -> tuple[list[TopicFacts], list[Command
     servers = current().bootstrap_servers()
     with cluster_wire(servers) as wire:
         topics = wire.topics(names)
-        found, missing = [], []
+        found: dict[str, TopicFacts] = {}
+        missing = []
         for each in topics:
             try:
                 well = each.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
-                found.append(each if well else _partition_of(wire, each.name))
+                topic = each if well else _partition_of(wire, each.name)
             except TopicMissing as error:
                 missing.append(explained(servers, error))
-    return found, missing
+                continue
+            named_twice = found.get(topic.name)
+            if named_twice is not None:  # a topic, and a partition of it
+                every = {part.partition_index: part for part in (*named_twice.partitions, *topic.partitions)}
+                topic = msgspec.structs.replace(topic, partitions=[every[number] for number in sorted(every)])
+            found[topic.name] = topic
+    return list(found.values()), missing
 
 
 def _partition_of(wire: ClusterWire, name: str) -> TopicFacts:

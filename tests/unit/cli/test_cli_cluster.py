@@ -205,7 +205,7 @@ def test_verbs_say_what_they_did_and_do_it_once(up: Callable[..., Result], run: 
     [started] = json.loads(run("lab", "start", "2", "-o", "json").stdout)
     assert (started["broker"], started["state"], started["changed"]) == (2, "running", True)
     for words, told in (
-        (("kill", "9"), "There is no broker 9. There are [1, 2]."),
+        (("kill", "9"), "There is no broker 9. There are 1, 2."),
         (("kill", "agent-1"), "'agent-1' is nothing of a lab. Name brokers (1, 2), controller, zookeeper or all."),
         (("kill", "zookeeper"), "The cluster uses a ZooKeeper that is not its own. Start or stop it yourself."),
     ):
@@ -265,5 +265,5 @@ def test_termination_of_a_foreground_cluster_ends_its_agents(tmp_path: Path) -> 
     state = read_state(tmp_path / ".run")
     child.send_signal(signal.SIGTERM)
     _, err = child.communicate()
-    assert (child.returncode, err) == (143, "")
+    assert (child.returncode, err) == (143, "Ending it all; the data stays in .run.\n")
     assert state.alive(tmp_path / ".run") == []

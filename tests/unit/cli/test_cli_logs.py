@@ -60,7 +60,7 @@ def test_json_has_an_object_for_each_entry(lab: Run) -> None:
 
 def test_what_is_not_there_is_named(lab: Run) -> None:
     refused = lab("logs", "9")
-    assert (refused.exit_code, refused.stderr) == (1, "Error: There is no broker 9. There are [1, 2, 3].\n")
+    assert (refused.exit_code, refused.stderr) == (1, "Error: There is no broker 9. There are 1, 2, 3.\n")
     refused = lab("logs", "zookeeper")
     assert (refused.exit_code, "not its own" in refused.stderr) == (1, True)
     refused = lab("logs", "--dir", "nowhere")

@@ -167,6 +167,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         result = run(*path, "--help")
         assert result.exit_code == 0, path
         assert "Example" in result.stdout, path
+        assert "\\b" not in result.stdout, path
 
 
 @pytest.mark.parametrize("group", sorted({words[0] for words in SUBCOMMANDS}))

@@ -14,10 +14,11 @@ from click.shell_completion import ShellComplete
 from click.testing import Result
 from fake_cluster import AT, FakeCluster, partition
 
-from regency.cli import completing
+from regency.cli import completing, waiting
 from regency.cli.asking.naming import named
 from regency.cli.asking.refusals import TopicMissing
 from regency.cli.asking.wire import TopicFacts
+from regency.cli.context import tabulated
 from regency.cli.exits import CommandFailed
 from regency.cli.main import cli
 
@@ -62,6 +63,25 @@ def test_a_partition_that_the_topic_has_not_is_said_with_those_it_has(fake: Fake
 def test_describe_shows_one_partition(run: Run, fake: FakeCluster) -> None:
     result = run("topics", "describe", "flights-2", "--no-offsets", *AT)
     assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [["flights", "2"]]
+
+
+def test_describe_shows_a_partition_once_that_its_topic_is_named_beside(run: Run, fake: FakeCluster) -> None:
+    result = run("topics", "describe", "flights-2", "flights", "flights-2", "--no-offsets", *AT)
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [["flights", str(n)] for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("room", "lines"),
+    [
+        (None, ["NAME    ENDS         WHY", "flights 16651,16651 it is dead"]),
+        (22, ["NAME    ENDS   WHY", "flights 16651, it is", "        16651  dead"]),
+        (5, ["NAME    ENDS   WHY", "flights 16651, it", "        16651  is", "               dead"]),
+    ],
+)
+def test_a_table_fits_the_terminal_as_far_as_its_words_can_be_parted(room: int | None, lines: list[str]) -> None:
+    table = [["NAME", "ENDS", "WHY"], ["flights", "16651,16651", "it is dead"]]
+    assert [line.split() for line in tabulated(table, room)] == [line.split() for line in lines]
+    assert all(len(line) <= max(room or 99, 21) for line in tabulated(table, room))
 
 
 def test_log_move_needs_a_partition(run: Run, fake: FakeCluster) -> None:
@@ -154,3 +174,18 @@ def test_bash_completes_by_the_script() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "zsh"), done.stderr
+
+
+def test_a_terminal_shows_what_is_waited_for_and_for_how_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting, "_AFTER_S", 0.01)
+    with waiting.waiting("nothing"):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == "", "stderr is no terminal"
+    monkeypatch.setattr(waiting, "stderr_is_terminal", lambda: True)
+    with waiting.waiting(lambda: "brokers to register"):
+        time.sleep(0.1)
+    shown = capsys.readouterr().err
+    assert "brokers to register: 0 s" in shown
+    assert shown.endswith("\r"), "the line is given back"  # click takes the escape sequence out: this is no terminal

@@ -111,6 +111,8 @@ def dump(
         sink.begin(path)
         try:
             how(path, sink)
+        except BrokenPipeError:  # the reader of the output has what it wanted: nothing is wrong with the file
+            raise
         except OSError as error:
             failed += 1
             say(f"Error: {path}: {error.strerror or error}.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,16 @@ def test_a_segment_stands_in_kafkas_lines(stored: Any) -> None:
     )
     assert len(lines) == 2 + 2 + len(rest)
     assert done.stderr == "1 file, no damage found.\n"
+
+
+def test_a_reader_that_goes_away_is_no_fault_of_the_file(stored: Any) -> None:
+    command = [sys.executable, "-m", "regency", "log", "dump", "--print-data-log", *[str(stored.file(".log"))] * 200]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dumping:
+        assert dumping.stdout is not None
+        assert dumping.stderr is not None
+        dumping.stdout.read(1)
+        dumping.stdout.close()
+        assert (dumping.stderr.read(), dumping.wait()) == (b"", 0)
 
 
 def test_records_are_shown_when_asked_for(stored: Any) -> None:
