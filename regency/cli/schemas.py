@@ -13,6 +13,7 @@ from regency.cli.exits import CommandFailed, Exit
 
 OUTPUTS: Final = {
     "brokers describe": "regency.cli.brokers.command:BrokerDetails",
+    "brokers disk": "regency.cli.brokers.disk:DiskUse",
     "brokers drain": "regency.cli.partitions.plans:Report",
     "brokers forget": "regency.cli.brokers.leaving:Forgotten",
     "brokers list": "[]regency.cli.brokers.command:BrokerRow",

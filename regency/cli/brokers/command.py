@@ -11,6 +11,7 @@ import msgspec
 from regency.cli.asking.config_requests import BROKER, Resource, describe
 from regency.cli.asking.controllers import ControllerFacts, newest_ruler
 from regency.cli.asking.wire import TopicFacts, cluster_wire
+from regency.cli.brokers.disk import disk_of_brokers
 from regency.cli.brokers.leaving import drain_broker, forget_broker, shut_down_broker
 from regency.cli.context import BROKER_ID, cluster_options, current, print_json, print_rows, say, show
 from regency.cli.exits import CommandFailed
@@ -65,7 +66,7 @@ class BrokerDetails(msgspec.Struct, frozen=True):
 @click.group()
 @cluster_options
 def brokers() -> None:
-    """List and describe brokers, drain one, have one shut down, and forget one that is gone for good.
+    """List and describe brokers, look at their disks, drain one, have one shut down, forget one that is gone for good.
 
     \b
     Examples:
@@ -142,6 +143,7 @@ def describe_broker(broker: int) -> None:
         )
 
 
+brokers.add_command(disk_of_brokers)
 brokers.add_command(drain_broker)
 brokers.add_command(shut_down_broker)
 brokers.add_command(forget_broker)

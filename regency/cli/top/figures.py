@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from regency.cli.asking.disks import disks_used
 from regency.cli.asking.meters import (
-    AT_ONCE,
     BYTES_IN,
     BYTES_OUT,
     FOLLOWER_LAG,
@@ -24,7 +23,6 @@ from regency.cli.asking.meters import (
 )
 from regency.cli.asking.wire import TopicFacts
 from regency.clients.nodes import Node
-from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 
 RARELY_S = 10.0
@@ -33,7 +31,6 @@ FEW_PARTITIONS = 20_000
 MOST_ASKED = 200
 """Partitions of which every replica is asked how far it is."""
 TIMEOUT_MS = 1_000
-DISK_VERSION = 4
 
 
 class BrokerFigures(msgspec.Struct, frozen=True):
@@ -120,26 +117,3 @@ def _lags(told: Figures, now_s: float) -> BrokerFigures:
         if name in by_name and label != NO_SERIES:
             by_name[name][int(label)] = int(number)
     return BrokerFigures(lags=by_name[FOLLOWER_LAG], unknown=by_name[LAG_UNKNOWN], lags_s=now_s)
-
-
-def disks_used(nodes: Sequence[Node]) -> dict[BrokerId, float | None]:
-    """How full the fullest volume with a log directory of each broker is, 0 to 1; None where it does not tell."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="disks") as pool:
-        return dict(zip((node.id for node in nodes), pool.map(_disk_used, nodes), strict=True))
-
-
-def _disk_used(node: Node) -> float | None:
-    from regency.kafka.codec import DescribeLogDirsRequest
-
-    peer = PeerConnection(
-        node.host, node.port, client_id="regency-cli", connect_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS
-    )
-    try:
-        answer = peer.exchange(DescribeLogDirsRequest(version=DISK_VERSION, topics=[]), DISK_VERSION)
-    except PeerUnavailable:
-        return None
-    finally:
-        peer.close()
-    return max(
-        (1 - each.usable_bytes / each.total_bytes for each in answer.results if each.total_bytes > 0), default=None
-    )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rich.console import Group
 from rich.text import Text
 
+from regency.cli.asking.disks import FULL_USED, WARN_USED
 from regency.cli.asking.rates import span
 from regency.cli.top.keys import HELP
 from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
@@ -227,7 +228,7 @@ def _counted(counts: PartitionCounts) -> list[_Cell]:
 def _broker(line: BrokerLine, kept: Sequence[int]) -> _Row:
     waits = f"waits {span(line.waiting_s)}" if line.waiting_s >= 1 else ""
     used = "?" if line.disk_used is None else f"{line.disk_used:.0%}"
-    full = BAD if (line.disk_used or 0) >= 0.95 else WARN if (line.disk_used or 0) >= 0.85 else ""
+    full = BAD if (line.disk_used or 0) >= FULL_USED else WARN if (line.disk_used or 0) >= WARN_USED else ""
     cells = [
         _Cell(str(line.broker), right=True),
         _Cell(line.state + (" *" if line.rules else ""), _STATES.get(line.state, "")),

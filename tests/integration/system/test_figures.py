@@ -85,7 +85,7 @@ def test_a_follower_that_is_frozen_falls_behind_and_then_catches_up(loaded, even
         what="an estimate",
     )
     for row in rows:
-        [late] = [each for each in row["live"] if each["catch_up"]]
+        [late] = [each for each in row["positions"] if each["catch_up"]]
         assert late["broker"] == frozen
         assert late["lag_bytes"] > late["lag"] * 100
     eventually(
@@ -98,4 +98,4 @@ def _broker(cluster: Cluster, broker: int) -> dict[str, Any]:
 
 
 def _estimate(row: dict[str, Any]) -> bool:
-    return any(each["catch_up"] and each["catch_up"]["in_s"] for each in row["live"])
+    return any(each["catch_up"] and each["catch_up"]["in_s"] for each in row["positions"])
