@@ -217,14 +217,15 @@ def print_table(rows: Sequence[Sequence[object]]) -> None:
 
 
 def tabulated(table: Sequence[Sequence[str]], room: int | None) -> Iterator[str]:
-    """The lines of a table of at most `room` columns of a terminal, as far as its words can be parted; None: any."""
+    """The lines of a table in `room` columns of a terminal, if that can be without parting words; None: any number."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     if room is not None:
         least = [
             max((len(each.rstrip()) for cell in column for each in _pieces(cell)), default=0)
             for column in zip(*table, strict=True)
         ]
-        while sum(widths) + 2 * (len(widths) - 1) > room and any(map(int.__gt__, widths, least)):
+        between = 2 * (len(widths) - 1)
+        while sum(least) + between <= room < sum(widths) + between:
             widest = max(range(len(widths)), key=lambda place: (widths[place] > least[place], widths[place]))
             widths[widest] -= 1
     for row in table:
@@ -261,8 +262,8 @@ def _choose(field: str) -> Callable[[click.Context, click.Parameter, Any], None]
 
 
 def _pieces(cell: str) -> list[str]:
-    """What stays in one line: words with the spaces behind them, members of lists with their commas."""
-    return re.findall(r"[^ ,]*,|[^ ,]+ *| +", cell)
+    """What stays in one line: words with the spaces behind them, members of lists with their commas, parts of heads."""
+    return re.findall(r"[^ ,]*,|[A-Z]+-(?=[A-Z])|[^ ,]+ *| +", cell)
 
 
 def _parted(cell: str, width: int) -> list[str]:
