@@ -98,6 +98,22 @@ def test_records_may_expire_at_their_time_and_followers_begin_where_their_leader
     assert retention.overdue(BrokerId(1), log, clock.wall_ms() + HOUR_MS) is not None
 
 
+@pytest.mark.parametrize("expired", [True, False])
+def test_a_cut_that_changed_nothing_hides_no_retention(judged: Judged, expired: bool) -> None:
+    keep_for_an_hour(judged, 1)
+    log = judged[1].log()
+    log._flusher.ends_at(log.log_end_offset)  # the first step of a cut, and all of one that lacked a descriptor
+    if expired:
+        judged.cluster.clock.advance(HOUR_MS + 1)
+        list(judged[1].logs.run_retention(judged.cluster.clock.wall_ms()))
+        judged.look()
+        assert log.log_start_offset == 3
+    else:
+        expire_by_another_clock(judged)
+        with pytest.raises(InvariantBroken, match=r"retention-by-rule: .* drops records"):
+            judged.look()
+
+
 def test_a_producer_whose_records_are_gone_is_remembered(judged: Judged) -> None:
     log = judged[1].log()
     log.append_as_leader(builders.make_batch("d", producer=(7, 0, 0)), judged[1].partition().leader_epoch, 0)

@@ -81,9 +81,11 @@ class RetentionRules:
             ]
             kept = set(map(id, segments))
             dropped = sum(id(segment) not in kept for segment in offered)
-            if dropped and log._flusher._truncations == head.truncations:
+            # A cut that counts as begun may have failed before it changed anything.
+            untold = start > self._led.get(key, 0)
+            if dropped and (untold or log._flusher._truncations == head.truncations):
                 self._check_dropped(broker, offered, dropped, log, high_watermark, now_ms)
-            elif start > self._led.get(key, 0):
+            elif untold:
                 raise broken(
                     "retention-by-rule",
                     f"broker {broker}, {log.topic_partition}: begins at {start}, where no leader's log has begun",
