@@ -18,6 +18,8 @@ from regency.model.settings.dynamic import Operation, without_effect
 TOPIC: Final = 2
 BROKER: Final = 4
 DESCRIBE_VERSION: Final = 4
+MIN_ISR: Final = "min.insync.replicas"
+_TOPICS_AT_ONCE: Final = 1_000
 _ALTER_VERSION: Final = 1
 _TYPES: Final = {1: "boolean", 2: "string", 3: "int", 4: "short", 5: "long", 6: "double", 7: "list", 9: "password"}
 
@@ -90,6 +92,27 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
         for config in result.configs
     ]
     return sorted(rows, key=lambda row: row.key)
+
+
+def min_isrs(wire: ClusterWire, topics: Sequence[str]) -> dict[str, int]:
+    """min.insync.replicas of these topics; those that are gone are left out. Raises CommandFailed."""
+    from regency.kafka.codec import DescribeConfigsRequest
+
+    found: dict[str, int] = {}
+    for start in range(0, len(topics), _TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsRequest.DescribeConfigsResource(
+                version=DESCRIBE_VERSION, resource_type=TOPIC, resource_name=topic, configuration_keys=[MIN_ISR]
+            )
+            for topic in topics[start : start + _TOPICS_AT_ONCE]
+        ]
+        request = DescribeConfigsRequest(
+            version=DESCRIBE_VERSION, resources=resources, include_synonyms=False, include_documentation=False
+        )
+        for result in wire.ask(request, DESCRIBE_VERSION).results:
+            for config in result.configs:
+                found[result.resource_name] = int(config.value)
+    return found
 
 
 def is_own(resource: Resource, row: ConfigRow) -> bool:

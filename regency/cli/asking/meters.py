@@ -31,7 +31,7 @@ LAG_UNKNOWN: Final = "regency_follower_lag_unknown_partitions"
 _PORT, _HOST = "regency.http.port", "regency.http.host"
 
 Figures = Mapping[tuple[str, str], float]
-"""By name of the metric and the values of its labels, with commas between; an empty text without any."""
+"""By name of the metric and the values of its labels, in the order of their names; an empty text without any."""
 
 
 class Meters:
@@ -120,5 +120,5 @@ def parsed(text: str, names: Collection[str]) -> Figures:
             found[family.name, NO_SERIES] = 0.0
         for sample in family.samples:
             if sample.name in names:
-                found[sample.name, ",".join(sample.labels.values())] = sample.value
+                found[sample.name, ",".join(value for _, value in sorted(sample.labels.items()))] = sample.value
     return found

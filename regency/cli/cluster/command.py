@@ -10,8 +10,9 @@ import click
 import msgspec
 
 from regency.cli.asking.controllers import ControllerFacts, newest_ruler, nobody_rules
+from regency.cli.asking.sufferers import RefusedTopic, refused_topics
 from regency.cli.asking.wire import TopicFacts, cluster_wire
-from regency.cli.context import Seconds, cluster_options, current, print_json, say
+from regency.cli.context import Seconds, cluster_options, conclude, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.waiting import waiting
 from regency.clients.nodes import Node
@@ -20,6 +21,7 @@ from regency.cluster.state import read_state
 from regency.model.ids import BrokerId
 
 _LOOK_EVERY_S = 0.5
+_REFUSED_SHOWN = 20
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -34,6 +36,8 @@ class Health(msgspec.Struct, frozen=True):
     partitions: int | None = None
     under_replicated: int | None = None
     leaderless: int | None = None
+    refused: list[RefusedTopic] = []
+    """Topics that refuse reads or writes now."""
 
 
 @click.group()
@@ -58,13 +62,13 @@ def health(wait: bool, timeout: float) -> int:
 
     Healthy: a controller rules and every broker has acknowledged what it decided, every broker that partitions are
     assigned to is live (and every broker of the cluster in --dir) and answers within 2 s, every partition is led and
-    all of its replicas are in sync.
+    all of its replicas are in sync. Topics that refuse reads or writes are told with the reason.
 
     \b
     Examples:
       regency cluster health
       regency cluster health --wait --timeout 120 && regency topics describe
-      regency cluster health -o json | jq .problems
+      regency cluster health -o json | jq '.problems, .refused'
     """
     deadline = time.monotonic() + timeout
     found = look()
@@ -81,6 +85,10 @@ def health(wait: bool, timeout: float) -> int:
         )
     else:
         click.echo(f"not healthy: {phrase(found.problems)}")
+    for topic in found.refused[:_REFUSED_SHOWN]:
+        conclude(topic.told)
+    if len(found.refused) > _REFUSED_SHOWN:
+        conclude(f"and {len(found.refused) - _REFUSED_SHOWN} more; -o json has all of them")
     if wait and not found.healthy:
         say(f"Not healthy within {timeout:g} s.")
     if found.healthy:
@@ -95,9 +103,10 @@ def look() -> Health:
         with cluster_wire(servers) as wire:
             nodes, controllers, topics = wire.brokers(), wire.controller_facts(), wire.topics()
             silent = wire.silent_brokers()
+            refused = refused_topics(wire, topics, silent)
     except CommandFailed as error:
         return Health(False, [error.message.rstrip(".")])
-    return judge(nodes, controllers, topics, _expected(), silent)
+    return msgspec.structs.replace(judge(nodes, controllers, topics, _expected(), silent), refused=refused)
 
 
 def judge(

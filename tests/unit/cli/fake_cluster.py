@@ -56,7 +56,7 @@ class FakeCluster(ClusterWire):
 
     def ask(self, message: Any, version: int, *, broker: int | None = None) -> Any:
         if isinstance(message, DescribeConfigsRequest) and message.resources[0].configuration_keys == [MIN_ISR]:
-            return _configs(message.resources[0], MIN_ISR, self.min_isr)
+            return _configs(message.resources, MIN_ISR, self.min_isr)
         self.asked.append((message, broker))
         return self.answer(message, version, broker)
 
@@ -75,8 +75,11 @@ def _configs(asked: Any, key: str, value: int) -> DescribeConfigsResponse:
     entry = result.DescribeConfigsResourceResult(
         version=4, name=key, value=str(value), config_source=5, read_only=False, is_sensitive=False, synonyms=[]
     )
-    named = result(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=[entry], version=4)
-    return DescribeConfigsResponse(version=4, results=[named])
+    named = [
+        result(resource_type=each.resource_type, resource_name=each.resource_name, configs=[entry], version=4)
+        for each in asked
+    ]
+    return DescribeConfigsResponse(version=4, results=named)
 
 
 def facts(

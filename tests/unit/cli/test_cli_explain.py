@@ -14,6 +14,8 @@ from click.testing import Result
 from fake_cluster import AT, FakeCluster, partition
 
 from regency.cli.asking.controllers import ControllerFacts
+from regency.cli.asking.disks import Directory
+from regency.cli.asking.sufferers import ClientFacts
 from regency.cli.asking.wire import TopicFacts
 from regency.cli.cluster import doctor
 from regency.cli.cluster.histories import fitted
@@ -89,6 +91,9 @@ class Cluster(FakeCluster):
 def fake(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]) -> Cluster:
     made = Cluster()
     connect(made)
+    made.served, made.volumes = [], {}
+    monkeypatch.setattr(doctor, "clients", lambda _: made.served)
+    monkeypatch.setattr(doctor, "directories", lambda _: made.volumes)
     for module in (controllers, doctor):
         monkeypatch.setattr(module, "ask_controller", made.order)
     return made
@@ -277,8 +282,8 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     fake.examined.brokers.add(broker_id=2, broker_epoch=8, report_age_ms=-1, unacknowledged=4, oldest_attempt_ms=12_000)
     well = run("doctor", "--confirm", "0.5", *AT)
     assert (well.exit_code, fake.questions[0].confirm_ms, fake.questions[0].full) == (0, 500, False)
-    assert well.stdout.splitlines()[2].split() == ["1", "7", "1.5", "s", "ago", "2", "0", "-", "-"]
-    assert well.stdout.splitlines()[3].split() == ["2", "8", "never", "0", "4", "12.0", "s", "-"]
+    assert well.stdout.splitlines()[2].split() == ["1", "7", "1.5", "s", "ago", "2", "0", "-", "?", "-"]
+    assert well.stdout.splitlines()[3].split() == ["2", "8", "never", "0", "4", "12.0", "s", "?", "-"]
 
     fake.examined.findings.add(subject="t-0", kind="state_differs", where="w", what="it differs", advice="Do this.")
     fake.examined.more_findings = 3
@@ -291,6 +296,29 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     assert (told["healthy"], told["controller_epoch"], told["more_problems"]) == (False, 3, 3)
     assert told["brokers"][1]["report_age_s"] is None
     assert [each["kind"] for each in told["problems"]] == ["state_differs"]
+
+
+def test_doctor_warns_of_full_volumes_and_of_who_suffers_and_is_status_0(run: Run, fake: Cluster) -> None:
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2, 3], [1])])]
+    fake.min_isr = 2
+    fake.served = [ClientFacts(1, 9, 3, {"NOT_ENOUGH_REPLICAS": 1200}), ClientFacts(2)]
+    fake.volumes = {1: [Directory("/d", False, 15, 100, []), Directory("/e", False, 16, 100, [])], 2: "it is frozen"}
+    fake.examined.brokers.add(broker_id=1, broker_epoch=7, report_age_ms=1_500, hosted=2)
+    result = run("doctor", *AT)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[2].split()[-2:] == ["9", "-"]
+    told = json.loads(run("doctor", "-o", "json", *AT).stdout)
+    assert [(each["subject"], each["kind"], each["what"]) for each in told["warnings"]] == [
+        ("broker 1", "disk_fills", "the volume of /d is 85% full, 15 B are left"),
+        ("topic t", "refuses", "its partition refuses writes with acks=all: 1 in sync, min.insync.replicas is 2"),
+        (
+            "broker 1",
+            "clients_refused",
+            "1,200 produces answered NOT_ENOUGH_REPLICAS, 3 connections closed by a limit, since it started",
+        ),
+    ]
+    assert result.stdout.count("Warning: ") == 3 and "`regency brokers disk`" in result.stdout
+    assert told["clients"][1]["connections"] is None, "not known is not 0"
 
 
 def test_doctor_says_why_it_cannot_tell(run: Run, fake: Cluster) -> None:

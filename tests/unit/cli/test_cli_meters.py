@@ -79,6 +79,7 @@ def test_an_agent_is_asked_for_some_names_and_topics_only(endpoint):
 def test_a_gauge_without_series_is_known_and_a_metric_that_is_not_there_is_not():
     assert parsed(f"# TYPE {FOLLOWER_LAG} gauge\n", [FOLLOWER_LAG]) == {(FOLLOWER_LAG, NO_SERIES): 0.0}
     assert parsed("# TYPE other gauge\n", [FOLLOWER_LAG]) == {}
+    assert parsed('e{request="Produce",error="NONE"} 2\n', ["e"]) == {("e", "NONE,Produce"): 2.0}
 
 
 @pytest.mark.parametrize(
