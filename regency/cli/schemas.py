@@ -56,7 +56,7 @@ OUTPUTS: Final = {
     "pipeline replica-audit": "regency.cli.verify.report:Verification",
     "produce": "regency.cli.data.produce:Produced",
     "status": "regency.cluster.status:ClusterStatus",
-    "top": "regency.cli.top.reading:Snapshot",
+    "top": "regency.cli.top.snapshot:Snapshot",
     "topics alter": "regency.cli.topics.alter:AlteredTopic",
     "topics create": "regency.cli.topics.command:CreatedRow",
     "topics delete": "[]regency.cli.topics.delete:DeletedRow",

@@ -19,6 +19,7 @@ ALL, WRITES = "reads and writes", "writes with acks=all"
 CONNECTIONS: Final = "kafka_server_socket_server_metrics_connection_count"
 CLOSED: Final = "regency_closed_connections_total"
 ERRORS: Final = "kafka_network_requestmetrics_errors_total"
+CLIENT_METRICS: Final = (CONNECTIONS, CLOSED, ERRORS)
 _REFUSALS: Final = ("too_many", "no_descriptors")
 _SUFFERED: Final = (
     *("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
@@ -111,11 +112,12 @@ def _away(partition: PartitionFacts, live: Collection[int], silent: Collection[i
 
 def clients(nodes: Sequence[Node]) -> list[ClientFacts]:
     """Of each broker."""
-    told = Meters().read(nodes, [CONNECTIONS, CLOSED, ERRORS])
-    return [_clients(node.id, told.get(node.id)) for node in nodes]
+    told = Meters().read(nodes, CLIENT_METRICS)
+    return [client_facts(node.id, told.get(node.id)) for node in nodes]
 
 
-def _clients(broker: BrokerId, told: Figures | None) -> ClientFacts:
+def client_facts(broker: BrokerId, told: Figures | None) -> ClientFacts:
+    """Of one broker, from its CLIENT_METRICS."""
     if told is None:
         return ClientFacts(broker)
     failed = {

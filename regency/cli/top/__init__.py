@@ -4,7 +4,7 @@ Comes in:   answers of the ruling controller and of brokers (`asking`), keys.
 Goes out:   a screen (`screen`), or one snapshot as JSON.
 Hands out:  `command.top`.
 Imports:    `regency.cli.asking`'s wire.
-Order:      asking > reading; `screen` draws what was read; `command` has the terminal and the thread that asks.
+Order:      asking > reading > snapshot; `screen` draws it; `command` has the terminal and the thread that asks.
 Rule:       a cluster that does not answer is drawn as such; the screen never stands still.
 Tests:      tests/unit/cli/top.
 """

@@ -16,7 +16,8 @@ from regency.cli.asking.controllers import ask_controllers, newest_ruler, nobody
 from regency.cli.asking.wire import TopicFacts, cluster_wire
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top.figures import MOST_ASKED, FigureAsker
-from regency.cli.top.reading import Reader, Snapshot, TroubleLine
+from regency.cli.top.reading import Reader
+from regency.cli.top.snapshot import Snapshot, TroubleLine
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode

@@ -20,8 +20,8 @@ from regency.cli.context import Seconds, cluster_options, current, print_json
 from regency.cli.exits import Exit
 from regency.cli.top.asking import Asker
 from regency.cli.top.keys import View, press, seen
-from regency.cli.top.reading import Snapshot
 from regency.cli.top.screen import render, render_help
+from regency.cli.top.snapshot import Snapshot
 
 KEY_WAIT_S = 0.1
 FIRST_RATE_S = 2.0
@@ -46,10 +46,10 @@ def top(interval: float, once: bool) -> int:
     behind, as leaders know them; of a partition out of sync, how far each of its replicas is, in their order, and when
     it has caught up at that rate. RECORDS/S is the growth of the logs a broker leads; DISK the fullest volume of its
     log directories; UNACKED what the controller told it and it has not acknowledged. What a broker does not tell within
-    a second is `?`, never 0. Screens of less than 184 columns leave out FOLLOWS, OFFLINE and RECORDS/S of brokers where
-    decisions stand beside them, those of less than 110 always. Decisions are those of the ruling controller;
-    `regency history` has those of leaders and of earlier controllers too. While a part is away it says so, and
-    shows what was known last.
+    a second is `?`, never 0. Screens of 110 to 159 columns, and from 184 on, have FOLLOWS, OFFLINE, RECORDS/S and CONNS
+    of brokers too, open connections. A broker that refuses produces now says so behind its line. Decisions are those of
+    the ruling controller; `regency history` has those of leaders and of earlier controllers too. While a part is away
+    it says so, and shows what was known last.
 
     Exit status of --once: 0 when a controller that rules has answered, 4 when none did, 5 when no broker answers.
 

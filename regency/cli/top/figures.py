@@ -21,6 +21,7 @@ from regency.cli.asking.meters import (
     Figures,
     Meters,
 )
+from regency.cli.asking.sufferers import CLIENT_METRICS, client_facts
 from regency.cli.asking.wire import TopicFacts
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId, TopicId, TopicPartition
@@ -45,6 +46,9 @@ class BrokerFigures(msgspec.Struct, frozen=True):
     topic_in: float | None = None
     topic_out: float | None = None
     """The same of the topic that is shown."""
+    connections: int | None = None
+    failed_produces: dict[str, int] | None = None
+    """By error: those that are no fault of the client."""
     disk_used: float | None = None
     """Of the fullest volume of its log directories, 0 to 1."""
     lags: dict[int, int] | None = None
@@ -67,7 +71,7 @@ class FigureAsker:
         now = time.monotonic()
         rarely = RARELY_S if partitions > FEW_PARTITIONS else 0.0
         lag_too = now - self._lags_s >= rarely
-        names = [BYTES_IN, BYTES_OUT, *([FOLLOWER_LAG, LAG_UNKNOWN] if lag_too else ())]
+        names = [BYTES_IN, BYTES_OUT, *CLIENT_METRICS, *([FOLLOWER_LAG, LAG_UNKNOWN] if lag_too else ())]
         told = self._meters.read(nodes, names, [topic] if topic else ())
         if lag_too:
             self._lags_s = now
@@ -99,8 +103,11 @@ class FigureAsker:
 
 def _figures(told: Figures, topic: str, lags: BrokerFigures, disk: float | None) -> BrokerFigures:
     one = bool(topic) and bool(told)  # a broker that has no series of the topic has nothing of it
+    served = client_facts(BrokerId(-1), told or None)
     return msgspec.structs.replace(
         lags,
+        connections=served.connections,
+        failed_produces=served.failed_produces,
         bytes_in=told.get((BYTES_IN, "")),
         bytes_out=told.get((BYTES_OUT, "")),
         topic_in=told.get((BYTES_IN, topic), 0.0) if one else None,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from regency.cli.top.reading import BrokerLine, Snapshot
+from regency.cli.top.snapshot import BrokerLine, Snapshot
 
 SORTS = ("trouble", "broker", "leads", "records/s", "disk")
 """By what brokers are sorted, in the order in which `s` takes them; the most first."""

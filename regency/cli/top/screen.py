@@ -13,7 +13,7 @@ from rich.text import Text
 from regency.cli.asking.disks import FULL_USED, WARN_USED
 from regency.cli.asking.rates import span
 from regency.cli.top.keys import HELP
-from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
+from regency.cli.top.snapshot import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
 from regency.model.words import human_bytes
 
 HEAD = "bold"
@@ -24,7 +24,7 @@ LEAST_NAME = 16
 TWO_COLUMNS = 160
 """From so many columns on decisions stand beside brokers and partitions."""
 ALL_COLUMNS = 110
-"""A narrower table of brokers is without FOLLOWS, OFFLINE and RECORDS/S."""
+"""A narrower table of brokers is without FOLLOWS, OFFLINE, RECORDS/S and CONNS."""
 LEAST_FOLDED = 40
 """Narrower screens show the begin of what is too long; others go on in a second line."""
 OLD_S = 5.0
@@ -202,10 +202,11 @@ _BROKERS = [
     _Cell("OUT/S", right=True),
     _Cell("LAG", right=True),
     _Cell("DISK", right=True),
+    _Cell("CONNS", right=True),
     _Cell("UNACKED", right=True),
     _Cell("ADDRESS"),
 ]
-_WIDE = ("FOLLOWS", "OFFLINE", "RECORDS/S")
+_WIDE = ("FOLLOWS", "OFFLINE", "RECORDS/S", "CONNS")
 _WORST = [
     *(_Cell("PARTITION"), _Cell("IS"), _Cell("LEADER", right=True), _Cell("REPLICAS"), _Cell("ISR")),
     *(_Cell("LAG"), _Cell("CATCHES UP")),
@@ -240,10 +241,12 @@ def _broker(line: BrokerLine, kept: Sequence[int]) -> _Row:
         _Cell(_bytes(line.bytes_out_per_s), right=True),
         _Cell(_lag(line.lag, partial=line.lag_partial), WARN if line.catch_up and line.lag else "", right=True),
         _Cell(used, full, right=True),
+        _Cell("?" if line.connections is None else f"{line.connections:,}", right=True),
         _number(line.unacknowledged, WARN),
         _Cell(line.address or "-", BAD if line.failure else ""),
     ]
     told = [": ".join(filter(None, (waits, line.failure)))]
+    told += [f"refuses {_rate(rate)} produces/s: {error}" for error, rate in (line.refused_per_s or {}).items()]
     if line.offline_replicas and len(kept) < len(_BROKERS):
         told.append(f"{line.offline_replicas:,} replicas offline")
     if line.catch_up is not None and line.lag:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from regency.cli.top.keys import SORTS, View, press, seen
-from regency.cli.top.reading import BrokerLine, EventLine, Snapshot, TroubleLine
+from regency.cli.top.snapshot import BrokerLine, EventLine, Snapshot, TroubleLine
 
 
 def trouble(topic: str, number: int, replicas: list[int]) -> TroubleLine:

@@ -7,7 +7,8 @@ import pytest
 from regency.cli.asking.controllers import ControllerFacts, nobody_rules
 from regency.cli.asking.rates import WINDOW_S, Rates, catch_up
 from regency.cli.top.figures import BrokerFigures
-from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, Reader, TroubleLine
+from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, Reader
+from regency.cli.top.snapshot import TroubleLine
 from regency.history.records import Decision, encode_decisions
 from regency.model.ids import TopicPartition
 from regency.protos import controller_pb2
@@ -224,3 +225,15 @@ def test_partitions_tell_the_slowest_replica_that_is_out_of_sync():
     assert (found.catch_up.per_s, found.catch_up.in_s) == (-5.0, None), "broker 3 falls behind"
     [unknown] = reader.place([line], {(2, name): 90}, now_s=4.0)
     assert (unknown.lags, unknown.catch_up.told) == ([None] * 4, "?")
+
+
+def test_produces_that_are_refused_now_have_a_rate_and_those_of_yesterday_none():
+    reader = Reader("a:1")
+    for at_s, count in ((0.0, 100), (2.0, 170)):
+        failed = {"NOT_ENOUGH_REPLICAS": count, "KAFKA_STORAGE_ERROR": 9}
+        figures = {1: BrokerFigures(failed_produces=failed, connections=4)}
+        found = reader.read(answer(brokers=[reported(), reported(3)]), figures, now_s=at_s, time_ms=1).brokers
+    assert [(each.refused_per_s, each.connections) for each in found] == [
+        ({"NOT_ENOUGH_REPLICAS": 35.0}, 4),
+        (None, None),
+    ]

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from regency.cli.asking.rates import CatchUp
 from regency.cli.top.keys import View, seen
-from regency.cli.top.reading import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
 from regency.cli.top.screen import render
+from regency.cli.top.snapshot import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
 
 SMALL, LARGE = (80, 24), (200, 60)
 NOON = 1_780_000_000_000
@@ -239,3 +239,11 @@ def test_how_a_partition_catches_up(found, words):
 def test_a_topic_that_is_looked_into_has_its_bytes():
     one = msgspec.structs.replace(CALM, focus="flights", focus_in_per_s=2048.0, focus_out_per_s=None)
     assert shown(one, SMALL)[4] == "topic flights: 2.0 KiB/s in, ?/s out"
+
+
+def test_what_a_broker_refuses_now_is_told():
+    refusing = broker(1, connections=1200, refused_per_s={"NOT_ENOUGH_REPLICAS": 35.2})
+    lines = shown(msgspec.structs.replace(CALM, brokers=[refusing]), SMALL)
+    assert lines[6].strip() == "refuses 35 produces/s: NOT_ENOUGH_REPLICAS"
+    wide = shown(msgspec.structs.replace(CALM, brokers=[refusing, broker(2)]), LARGE)
+    assert "CONNS" in wide[4].split() and "  1,200  " in wide[5] and "    ?  " in wide[6]
