@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from regency.cli.asking.deletions import why_going
 from regency.cli.asking.naming import existing, is_perhaps_a_partition
@@ -10,18 +11,16 @@ from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.cluster.histories import (
     WIDE,
-    Histories,
-    Missing,
     by_line,
     print_histories,
     read_histories,
     terminal_width,
+    with_dead_hosts,
 )
 from regency.cli.context import ID, TOPIC_NAME, cluster_options, conclude, current
 from regency.cli.moments import Moment
 from regency.history.events import step_of
 from regency.history.records import Decision, in_order_of_states
-from regency.model.ids import BrokerId
 from regency.protos import inspection_pb2 as pb
 
 
@@ -51,36 +50,27 @@ def explain(topic: str, partition: int | None, since: int) -> None:
     servers = current().bootstrap_servers()
     request = pb.ReadHistoryRequest(subjects=[name, f"topic {topic}"], since_ms=since)
     with cluster_wire(servers) as wire:
-        found = read_histories(wire, request)
-        replicas = _replicas(wire, topic, partition)
-        live = wire.brokers()
-        if replicas is None and not found.decisions:
+        found = with_dead_hosts(wire, read_histories(wire, request))
+        known = _is_known(wire, topic, partition)
+        if not known and not found.decisions:
             check_partition(topic, [each.partition_index for each in existing(wire, topic).partitions], partition)
-    dead = [
-        Missing(each, f"broker {each} has a replica and is not live.") for each in replicas or () if each not in live
-    ]
-    missing = [*found.missing, *dead]
     decisions = in_order_of_states(found.decisions)
     wide = (terminal_width() or WIDE) >= WIDE
     heads = ["WHEN", "EPOCH", "BY", "EVENT", "LEADER", "ISR", "LEADER-EPOCH", "WHY"]
     print_histories(
-        Histories(decisions, missing),
+        msgspec.structs.replace(found, decisions=decisions),
         heads if wide else [each for each in heads if each != "EVENT"],
         [_line(each, with_event=wide) for each in decisions],
         f"Nothing was decided about {name}",
     )
-    going = why_going(servers, topic) if replicas is None else None
-    if replicas is None:
+    if not known:
+        going = why_going(servers, topic)
         conclude(going or f"No broker knows of partition {name} now: it is gone, or never had a leader.")
 
 
-def _replicas(wire: ClusterWire, topic: str, partition: int) -> list[BrokerId] | None:
-    """Who has replicas of the partition; None where there is no such partition now."""
-    for found in wire.topics([topic]):
-        for facts in found.partitions:
-            if facts.partition_index == partition:
-                return [BrokerId(replica) for replica in facts.replica_nodes]
-    return None
+def _is_known(wire: ClusterWire, topic: str, partition: int) -> bool:
+    """Whether there is such a partition now."""
+    return any(facts.partition_index == partition for found in wire.topics([topic]) for facts in found.partitions)
 
 
 def _line(decision: Decision, *, with_event: bool) -> list[object]:

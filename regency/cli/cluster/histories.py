@@ -6,18 +6,20 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
 import msgspec
 
+from regency.cli.asking.controllers import newest_ruler
 from regency.cli.asking.wire import ClusterWire
 from regency.cli.context import conclude, current, print_json, say
 from regency.cli.exits import CommandFailed
-from regency.clients.controllers import history_lines
+from regency.clients.controllers import ask_controller, history_lines
 from regency.history.records import Decision, NumberedTwice, decode_decision, merge_decisions, numbered_twice
 from regency.protos import inspection_pb2 as pb
-from regency.runtime.grpc.channels import RpcFailed
+from regency.runtime.grpc.channels import InspectionClient, RpcFailed
 
 LEAST_TEXT = 30
 """Columns that are enough for the last cell of a line; with fewer it stands below the others."""
@@ -54,7 +56,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def read_histories(wire: ClusterWire, request: pb.ReadHistoryRequest) -> Histories:
-    """Ask every live host. Raises CommandFailed where none answers."""
+    """Ask every live host; `with_dead_hosts` adds the others. Raises CommandFailed where none answers."""
     read: list[list[Decision]] = []
     missing: list[Missing] = []
     nodes = wire.controllers()
@@ -68,6 +70,24 @@ def read_histories(wire: ClusterWire, request: pb.ReadHistoryRequest) -> Histori
         why = missing[0].why if missing else "there are no live brokers."
         raise CommandFailed(f"No host can be asked for its history: {why}")
     return Histories(merge_decisions(read), missing)
+
+
+def with_dead_hosts(wire: ClusterWire, found: Histories) -> Histories:
+    """Name the brokers that are not live too: their controllers and leaders may have decided what is not shown.
+
+    Known are those to which a replica is assigned, and those that the ruling controller knows to have registered once.
+    """
+    known = {replica for topic in wire.topics() for each in topic.partitions for replica in each.replica_nodes}
+    ruler = newest_ruler(wire.controller_facts())
+    if ruler is not None:
+        with suppress(RpcFailed):  # then what is assigned is all that is known
+            summary = ask_controller(
+                ruler.address, lambda channel: InspectionClient(channel).summarise, pb.SummariseRequest()
+            )
+            known.update(each.broker_id for each in summary.brokers)
+    dead = sorted(known - wire.controllers().keys() - {each.broker for each in found.missing})
+    missing = [*found.missing, *(Missing(each, f"broker {each} is not live.") for each in dead)]
+    return msgspec.structs.replace(found, missing=sorted(missing, key=lambda each: each.broker))
 
 
 def print_histories(found: Histories, heads: Sequence[str], lines: Sequence[Sequence[object]], nothing: str) -> None:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from regency.cli.asking.wire import ClusterWire, cluster_wire
-from regency.cli.cluster.histories import Histories, by_line, print_histories, read_histories
+from regency.cli.cluster.histories import Histories, by_line, print_histories, read_histories, with_dead_hosts
 from regency.cli.context import cluster_options, current
 from regency.cli.exits import CommandFailed
 from regency.cli.moments import Moment
@@ -53,6 +53,7 @@ def history(since: int, until: int, last: int | None, subject: str | None, parti
         found, events = _search(wire, _Asked(subject, since, until, most, each_record))
         if not events and subject is not None:
             _refuse_unknown(wire, subject)
+        found = with_dead_hosts(wire, found)
     shown = {id(each) for event in events for each in event.decisions}
     decisions = [each for each in found.decisions if id(each) in shown]
     if each_record:

@@ -17,7 +17,7 @@ from regency.cli.asking.controllers import ControllerFacts
 from regency.cli.asking.disks import Directory
 from regency.cli.asking.sufferers import ClientFacts
 from regency.cli.asking.wire import TopicFacts
-from regency.cli.cluster import doctor
+from regency.cli.cluster import doctor, histories
 from regency.cli.cluster.histories import fitted
 from regency.cli.exits import Exit
 from regency.cli.moments import Moment
@@ -65,6 +65,8 @@ class Cluster(FakeCluster):
         self.questions: list[Any] = []
         self.examined = pb.ExamineResponse(broker_id=1, controller_epoch=3, topics=1, partitions=2)
         self.failure: RpcFailed | None = None
+        self.summary = pb.SummariseResponse()
+        self.summary_fails = False
 
     def order(self, address: str, method: Any, request: Any, *, timeout_ms: int = 1) -> Any:
         assert timeout_ms > 0
@@ -72,6 +74,10 @@ class Cluster(FakeCluster):
             return super().order(address, method, request)
         if address in self.away:
             raise RpcFailed(f"No answer from {address}: unavailable.")
+        if isinstance(request, pb.SummariseRequest):
+            if self.summary_fails:
+                raise RpcFailed(f"No answer from {address}: unavailable.")
+            return self.summary
         if isinstance(request, pb.ExamineRequest):
             self.questions.append(request)
             if self.failure is not None:
@@ -94,7 +100,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]
     made.served, made.volumes = [], {}
     monkeypatch.setattr(doctor, "clients", lambda _: made.served)
     monkeypatch.setattr(doctor, "directories", lambda _: made.volumes)
-    for module in (controllers, doctor):
+    for module in (controllers, doctor, histories):
         monkeypatch.setattr(module, "ask_controller", made.order)
     return made
 
@@ -107,13 +113,28 @@ def test_explain_merges_all_pages_of_all_hosts_by_version_and_names_who_is_missi
     assert result.exit_code == 0
     assert [each["version"] for each in told["decisions"]] == [0, 1, 2]
     assert told["decisions"][0]["time"] == "1970-01-01T00:00:01.000+00:00"
-    assert told["silent"] == [{"broker": 9, "why": "broker 9 has a replica and is not live."}]
+    assert told["silent"] == [{"broker": 9, "why": "broker 9 is not live."}]
     assert "Without the history of broker 9" in result.stderr
     assert list(fake.questions[0].subjects) == ["t-0", "topic t"]
 
     table = run("explain", "t", "0", *AT).stdout.splitlines()
     assert table[0].split() == ["WHEN", "EPOCH", "BY", "EVENT", "LEADER", "ISR", "LEADER-EPOCH", "WHY"]
     assert table[2].split()[2:] == ["1", "leader", "2", "isr_expand", "2", "2,3", "4", "version", "1"]
+
+
+@pytest.mark.parametrize("words", [("history",), ("explain", "t-0")])
+def test_brokers_that_are_dead_are_named_with_and_without_replicas(run: Run, fake: Cluster, words: list[str]) -> None:
+    fake.known = [TopicFacts("t", [partition(0, 9, [9])]), TopicFacts("u", [partition(0, 1, [1, 8])])]
+    for broker, epoch in ((1, 40), (2, 50), (7, -1)):
+        fake.summary.brokers.add(broker_id=broker, broker_epoch=epoch)
+    fake.pages["h1:9"] = [[state(1, 1, time_ms=1_000)]]
+    fake.away = {"h2:9"}
+    result = run(*words, "-o", "json", *AT)
+    assert [each["broker"] for each in json.loads(result.stdout)["silent"]] == [2, 7, 8, 9]
+    assert "Without the history of broker 7: broker 7 is not live." in result.stderr
+
+    fake.summary_fails = True
+    assert [each["broker"] for each in json.loads(run(*words, "-o", "json", *AT).stdout)["silent"]] == [2, 8, 9]
 
 
 def test_different_decisions_of_one_number_are_all_told_and_that_it_is_so(run: Run, fake: Cluster) -> None:
