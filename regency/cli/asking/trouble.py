@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from regency.cli.asking.config_requests import TOPIC, Resource, describe
+from regency.cli.asking.config_requests import MIN_ISR, TOPIC, Resource, describe
 from regency.cli.asking.naming import existing
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, cluster_wire
 from regency.cli.exits import CommandFailed
 from regency.model.words import counted, listed
-
-_MIN_ISR = "min.insync.replicas"
 
 
 def why_unread(servers: str, topic: str, partitions: Collection[int]) -> dict[int, str]:
@@ -39,9 +37,9 @@ def never_writable(wire: ClusterWire, topic: str, replication_factor: int) -> st
         return None
     more = f"`regency topics set-rf {topic} {least}`, or " if least <= len(wire.brokers()) else ""
     return (
-        f"Topic {topic} has {counted(replication_factor, 'replica')} and {_MIN_ISR}={least}: nothing can ever be "
+        f"Topic {topic} has {counted(replication_factor, 'replica')} and {MIN_ISR}={least}: nothing can ever be "
         f"written to it with acks=all. Say {more}"
-        f"`regency configs set topic {topic} {_MIN_ISR}={max(1, replication_factor - 1)}`."
+        f"`regency configs set topic {topic} {MIN_ISR}={max(1, replication_factor - 1)}`."
     )
 
 
@@ -63,12 +61,12 @@ def _too_few(wire: ClusterWire, topic: str, facts: Sequence[PartitionFacts], unl
     if not few:
         return []
     told = [f"{topic}-{each.partition_index} has {len(each.isr_nodes)} in sync" for each in few]
-    return [f"NOT_ENOUGH_REPLICAS: {listed(told)}, {_MIN_ISR} is {least}"]
+    return [f"NOT_ENOUGH_REPLICAS: {listed(told)}, {MIN_ISR} is {least}"]
 
 
 def _min_isr(wire: ClusterWire, topic: str) -> int | None:
     try:
-        rows = describe(wire, Resource(TOPIC, topic), [_MIN_ISR])
+        rows = describe(wire, Resource(TOPIC, topic), [MIN_ISR])
     except CommandFailed:
         return None  # what was asked for goes on without the advice
     return next((int(row.value) for row in rows if row.value), None)

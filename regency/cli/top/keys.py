@@ -9,7 +9,7 @@ import msgspec
 
 from regency.cli.top.snapshot import BrokerLine, Snapshot
 
-SORTS = ("trouble", "broker", "leads", "records/s", "disk")
+SORTS = ("trouble", "broker", "leads", "records/s", "bytes/s", "lag", "disk")
 """By what brokers are sorted, in the order in which `s` takes them; the most first."""
 HELP = (
     "q       end",
@@ -128,7 +128,14 @@ def in_order(brokers: Iterable[BrokerLine], sort: str) -> list[BrokerLine]:
     """Brokers with something wrong first, or the most of what is sorted by; then by number."""
 
     def key(each: BrokerLine) -> tuple[float, int]:
-        most = {"leads": each.leads, "records/s": each.records_per_s, "disk": each.disk_used}
+        moved = (each.bytes_in_per_s or 0) + (each.bytes_out_per_s or 0)
+        most = {
+            "leads": each.leads,
+            "records/s": each.records_per_s,
+            "bytes/s": moved,
+            "lag": each.lag,
+            "disk": each.disk_used,
+        }
         well = each.state == "live" and not each.failure
         return (float(well) if sort == "trouble" else -(most.get(sort) or 0), each.broker)
 

@@ -18,8 +18,8 @@ SNAPSHOT = Snapshot(
     1,
     brokers=[
         BrokerLine(1, "live", "kafka-1:9092", leads=5, records_per_s=1.0, disk_used=0.2),
-        BrokerLine(2, "dead"),
-        BrokerLine(3, "live", "kafka-3:9092", leads=7, records_per_s=0.5, disk_used=0.9),
+        BrokerLine(2, "dead", lag=50),
+        BrokerLine(3, "live", "kafka-3:9092", leads=7, records_per_s=0.5, disk_used=0.9, bytes_out_per_s=9.0),
     ],
     worst=[trouble("flights", 0, [1, 2]), trouble("hotels", 1, [3])],
     events=[
@@ -46,6 +46,8 @@ def shown(view: View) -> tuple[list[int], list[str], list[int]]:
         ("ss", ([3, 1, 2], ["flights", "hotels"], [1, 2])),
         ("sss", ([1, 3, 2], ["flights", "hotels"], [1, 2])),
         ("ssss", ([3, 1, 2], ["flights", "hotels"], [1, 2])),
+        ("sssss", ([2, 1, 3], ["flights", "hotels"], [1, 2])),
+        ("ssssss", ([3, 1, 2], ["flights", "hotels"], [1, 2])),
         ("/KAFKA-3\r", ([3], [], [])),
         ("/hotelz\x7fs\r", ([], ["hotels"], [])),
         ("b2\r", ([2], ["flights"], [1])),
