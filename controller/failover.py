@@ -10,7 +10,14 @@ import logging
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from regency.controller.brokers.membership import bring_online, find_bounced, find_dead, judge_losses, read_brokers
+from regency.controller.brokers.membership import (
+    bring_online,
+    find_bounced,
+    find_dead,
+    how_it_came_back,
+    judge_losses,
+    read_brokers,
+)
 from regency.controller.brokers.notifications import log_dir_notifications
 from regency.controller.brokers.reconcile import begin_reconciling
 from regency.controller.elections.leader_elections import begin_balancing, on_elections_asked
@@ -29,6 +36,7 @@ from regency.model.words import counted
 
 logger = logging.getLogger(__name__)
 
+_UNRULED = " while no controller ruled"
 LINES_OF_VIOLATIONS = 20
 """How many broken invariants are logged after a failover; one writer's mistake is seldom alone."""
 
@@ -123,7 +131,8 @@ def _mark_bounced(term: Term, mzxids: Mapping[TopicPartition, int]) -> list[Brok
         context.mark_offline(broker, partitions)
         now = f"live, epoch {context.brokers[broker].epoch}"
         if led:
-            why = f"it restarted while no controller ruled: {counted(led, 'partition')} had it in sync until then"
+            came = how_it_came_back(context, broker, min(mzxids[each] for each in partitions), _UNRULED)
+            why = f"{came}: in sync for {counted(led, 'partition')} until then"
             term.decisions.note(f"broker {broker}", "live", now, why)
         else:  # that it went was decided about: it is the last in sync of partitions without a leader
             why = f"it registered while no controller ruled, and may lead {counted(len(partitions), 'partition')} again"

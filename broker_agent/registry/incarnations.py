@@ -40,18 +40,23 @@ Guard = tuple[Check, ...] | Refused
 """What makes a change fail once a member of it has restarted, or why it is not even tried."""
 
 
-def mark(broker: BrokerId, held: Znode | None, *, whole: bool) -> Op:
+def mark(broker: BrokerId, held: Znode | None, *, whole: bool, process: str = "") -> Op:
     """The part of a registration's multi that says "another incarnation"; `held` is the incarnation's znode as read.
 
     Should another process register meanwhile, it fails: look again. `whole`: this broker has lost nothing since. What
     was lost earlier is said on: no controller may have seen that registration. Before the first there was nothing to
-    lose.
+    lose. `process` is the same in all registrations of a process: that tells a lost session from a restart.
     """
     path = znode_paths.incarnation(broker)
     if held is None:
-        return Create(path, znodes.encode_incarnation(whole=True, lost_epoch=znodes.NO_LOSS))
-    lost = znodes.decode_incarnation(held.data, epoch=BrokerEpoch(held.stat.mzxid))
-    return SetData(path, znodes.encode_incarnation(whole=whole, lost_epoch=lost), held.stat.version)
+        return Create(path, znodes.encode_incarnation(whole=True, lost_epoch=znodes.NO_LOSS, process=process))
+    epoch = BrokerEpoch(held.stat.mzxid)
+    lost = znodes.decode_incarnation(held.data, epoch=epoch)
+    before, since = znodes.decode_process(held.data, epoch=epoch)
+    said = znodes.encode_incarnation(
+        whole=whole, lost_epoch=lost, process=process, since=since if before == process else None
+    )
+    return SetData(path, said, held.stat.version)
 
 
 def guards(session: ZkSession, changes: Sequence[IsrChange], peer_epoch: PeerEpoch) -> list[Guard]:

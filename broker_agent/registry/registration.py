@@ -122,12 +122,13 @@ def register(
     stopping: threading.Event,
     *,
     whole: bool,
+    process: str = "",
 ) -> Registered:
     """Create /brokers/ids/N under the session of that generation; blocks, at most about one session timeout.
 
     With it, all or nothing, the incarnation's znode is written: its mzxid is the epoch of the registration that stands,
     also after a lost reply, where what is found registered is taken and nothing is written again. `whole`: this broker
-    has lost nothing of its logs since the registration before.
+    has lost nothing of its logs since the registration before. `process`: see `incarnations.mark`.
 
     A registration left by an earlier process of the same log directory is replaced. One of another broker is waited
     out, and so is one left by ourselves where the directory no longer takes the session's id.
@@ -143,7 +144,8 @@ def register(
         if held is not None and held.stat.ephemeral_owner == session.session_id and session.generation == generation:
             return Registered(generation, BrokerEpoch(held.stat.czxid))
         data = znodes.encode_broker(broker, timestamp_ms=clock.wall_ms())
-        ops: list[Op] = [Create(path, data, ephemeral=True), incarnations.mark(broker.id, incarnation, whole=whole)]
+        mark = incarnations.mark(broker.id, incarnation, whole=whole, process=process)
+        ops: list[Op] = [Create(path, data, ephemeral=True), mark]
         if held is not None:
             if held.stat.ephemeral_owner not in own:
                 if clock.monotonic_ms() >= give_up_ms or stopping.is_set():
@@ -244,6 +246,8 @@ class Registration:
         self._again = False
         self._stopping = threading.Event()
         self._told = ""
+        self._process = ""
+        """The first session with which it registers: no other process ever had that. One pool thread at a time."""
 
     def owner_generation(self) -> int | None:
         """Generation of the session that owns the registration; None while this broker is not registered."""
@@ -295,7 +299,18 @@ class Registration:
 
     def _enter(self, broker: Broker, generation: int) -> Registered:
         session, logs = self._session, self._logs
-        entered = register(session, broker, generation, self._sessions, self._clock, self._stopping, whole=logs.whole)
+        if not self._process and session.session_id:
+            self._process = f"{session.session_id:#x}"
+        entered = register(
+            session,
+            broker,
+            generation,
+            self._sessions,
+            self._clock,
+            self._stopping,
+            whole=logs.whole,
+            process=self._process,
+        )
         crash_point("agent.registration.before_continuity")
         logs.note_registered()
         return entered

@@ -60,6 +60,11 @@ def read_brokers(term: Term) -> dict[BrokerId, Broker]:
     registered = term.store.registered_brokers()
     term.context.members.update(registered.incarnations)
     term.context.last_epochs = {broker: each.epoch for broker, each in registered.incarnations.items()}
+    term.context.process_since = {
+        broker: each.since
+        for broker, each in registered.incarnations.items()
+        if each.since is not None and registered.epochs.get(broker) == each.epoch
+    }
     term.context.note_losses(registered.lost_epochs)
     brokers = dict(registered.brokers)
     for broker, epoch in registered.malformed.items():
@@ -215,6 +220,17 @@ def find_bounced(
     return bounced
 
 
+def how_it_came_back(context: ControllerContext, broker: BrokerId, known: int, when: str = "") -> str:
+    """How a broker came to register again after transaction `known`, when it was live: by the same process or another.
+
+    `when` stands behind the verb.
+    """
+    since = context.process_since.get(broker)
+    if since is None:
+        return f"registered again{when}: session lost or process restarted"
+    return f"session lost{when}, registered again by the same process" if since <= known else f"restarted{when}"
+
+
 def find_dead(context: ControllerContext, states: Iterable[LeaderIsrAndControllerEpoch]) -> list[BrokerId]:
     """Brokers that are gone and whose death no earlier controller decided about, by what state znodes say.
 
@@ -249,10 +265,12 @@ def _exists(term: Term, replica: PartitionReplica) -> bool:
 
 def _note(term: Term, changes: BrokerChanges) -> None:
     for broker in changes.new:
-        term.decisions.note(f"broker {broker.id}", "absent", f"live, epoch {broker.epoch}", "it registered")
+        is_same = term.context.process_since.get(broker.id, broker.epoch) < broker.epoch
+        why = "session lost, registered again by the same process" if is_same else "it registered"
+        term.decisions.note(f"broker {broker.id}", "absent", f"live, epoch {broker.epoch}", why)
     for broker in changes.bounced:
         known = term.context.brokers[broker.id]
-        why = "it restarted: its registration is another one"
+        why = how_it_came_back(term.context, broker.id, known.epoch)
         term.decisions.note(f"broker {broker.id}", f"live, epoch {known.epoch}", f"live, epoch {broker.epoch}", why)
     for dead in changes.dead:
         epoch = term.context.brokers[dead].epoch

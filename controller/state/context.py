@@ -36,6 +36,8 @@ class ControllerContext:
         What another one is to delete is not waited for: it never held anything, or never will again.
         """
         self.last_epochs: dict[BrokerId, BrokerEpoch] = {}
+        self.process_since: dict[BrokerId, BrokerEpoch] = {}
+        """The first registration of the process of each registered broker; those that do not say are left out."""
         """Of the newest registration of every broker that marks its incarnations, whether it is live or not."""
         self.unsteered: frozenset[BrokerId] = frozenset()
         """Brokers that are registered and left out: their registration cannot be read, or names no control listener."""

@@ -304,12 +304,14 @@ def _result_of_topic(outcome: ItemOutcome) -> WriteResult:
 class Incarnation(msgspec.Struct, frozen=True):
     """A broker's newest registration that marks an incarnation: its broker epoch, and what a write can check.
 
-    `lost_epoch`: the last registration before which it may have lost something of its logs.
+    `lost_epoch`: the last registration before which it may have lost something of its logs. `since`: the first
+    registration of the process that made this one; None where it does not say, as older versions do not.
     """
 
     epoch: BrokerEpoch
     version: ZkVersion
     lost_epoch: BrokerEpoch
+    since: BrokerEpoch | None
 
 
 def read_incarnations(access: StoreAccess) -> dict[BrokerId, Incarnation]:
@@ -342,7 +344,8 @@ def _read(access: StoreAccess, brokers: Sequence[BrokerId]) -> dict[BrokerId, In
         if znode is not None:
             epoch = BrokerEpoch(znode.stat.mzxid)
             lost_epoch = znodes.decode_incarnation(znode.data, epoch=epoch)
-            incarnations[broker] = Incarnation(epoch, ZkVersion(znode.stat.version), lost_epoch)
+            _, since = znodes.decode_process(znode.data, epoch=epoch)
+            incarnations[broker] = Incarnation(epoch, ZkVersion(znode.stat.version), lost_epoch, since)
     return incarnations
 
 

@@ -98,7 +98,7 @@ def tell(notes: Iterable[Note], moves: Moves) -> str:
     told = list(notes)
     begin = [note for note in told if note.subject == "controller" and _CANDIDATE in (note.before, note.after)]
     end = [note.why for note in told if note.subject == "controller" and _CANDIDATE not in (note.before, note.after)]
-    others = _of_others([note for note in told if note.subject != "controller"])
+    others = _of_others([_seen(note, moves.cause) for note in told if note.subject != "controller"])
     words = "; ".join([*map(_of_controller, begin), *others])
     counts = _of_partitions(moves, alone=not others)
     words = f"{words}{': ' if others else '; '}{counts}" if words and counts else words or counts
@@ -169,7 +169,19 @@ def change_of(decision: Decision) -> Change | None:
 def step_of(decision: Decision) -> str:
     """What one record decided, in words."""
     change = change_of(decision)
-    return f"{_plain(decision.from_)} -> {_plain(decision.to)}" if change is None else _step(change)
+    if change is not None:
+        return _step(change)
+    note = _seen(Note(decision.subject, decision.from_, decision.to, decision.why), decision.event)
+    return f"{_plain(note.before)} -> {_plain(note.after)}"
+
+
+def _seen(note: Note, cause: str) -> Note:
+    """A note with no more than its controller could know: at its failover, a broker that is gone may be alive.
+
+    Its session may have been lost with its predecessor's, or it has ended in order and that was not written down.
+    """
+    is_of_broker = note.subject.startswith("broker ")
+    return note._replace(after="gone") if cause == "failover" and is_of_broker and note.after == "dead" else note
 
 
 def events_of(decisions: Iterable[Decision]) -> list[Event]:

@@ -49,6 +49,13 @@ class _IncarnationJson(msgspec.Struct):
     lost_epoch: Annotated[BrokerEpoch, msgspec.Meta(ge=0, le=LONG_MAX)] = NO_LOSS
 
 
+class _ProcessJson(msgspec.Struct):
+    """The process that registered. Records of older versions have neither field; damage here spoils no other field."""
+
+    process: str
+    since: Annotated[BrokerEpoch, msgspec.Meta(ge=0, le=LONG_MAX)] = NO_LOSS
+
+
 class _ControllerJson(msgspec.Struct):
     """Versions 1 and 2; 2 added kraftControllerEpoch."""
 
@@ -68,6 +75,7 @@ class _ProducerIdBlockJson(msgspec.Struct):
 
 _broker_decoder = msgspec.json.Decoder(_BrokerJson)
 _incarnation_decoder = msgspec.json.Decoder(_IncarnationJson)
+_process_decoder = msgspec.json.Decoder(_ProcessJson)
 _controller_decoder = msgspec.json.Decoder(_ControllerJson)
 _cluster_id_decoder = msgspec.json.Decoder(_ClusterIdJson)
 _producer_ids_decoder = msgspec.json.Decoder(_ProducerIdBlockJson)
@@ -122,12 +130,25 @@ def decode_broker(path: str, data: bytes, *, id: BrokerId, epoch: BrokerEpoch) -
     return Broker(id, epoch, tuple(endpoints), content.rack)
 
 
-def encode_incarnation(*, whole: bool, lost_epoch: BrokerEpoch) -> bytes:
+def encode_incarnation(
+    *, whole: bool, lost_epoch: BrokerEpoch, process: str = "", since: BrokerEpoch | None = None
+) -> bytes:
     """Content of /brokers/incarnations/N. `whole`: nothing was lost since the registration before (see `decode`).
 
     `lost_epoch`: the last of the earlier registrations before which something may have been lost, or NO_LOSS.
+    `process` tells processes of the broker apart; `since`: its first registration, None where that is this one.
     """
-    return msgspec.json.encode({"version": 1, "whole": whole, "lost_epoch": lost_epoch})
+    fields = {"version": 1, "whole": whole, "lost_epoch": lost_epoch}
+    return msgspec.json.encode({**fields, "process": process, "since": since or 0} if process else fields)
+
+
+def decode_process(data: bytes, *, epoch: BrokerEpoch) -> tuple[str, BrokerEpoch | None]:
+    """The process that wrote `data` with registration `epoch`, and its first registration; ("", None) if unsaid."""
+    try:
+        content = _process_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "", None
+    return content.process, min(content.since or epoch, epoch)
 
 
 def decode_incarnation(data: bytes, *, epoch: BrokerEpoch) -> BrokerEpoch:

@@ -124,7 +124,7 @@ def test_a_broker_is_killed_and_returns_and_q_ends_it(watched, eventually):
         what="partitions in trouble",
     )
     assert re.search(r"alone-\d +offline +none", screen), screen
-    died = f"broker {killed} dead (it ruled as controller in epoch 1, and its registration is gone): "
+    died = f"broker {killed} gone (it ruled as controller in epoch 1, and its registration is gone): "
     assert died in " ".join(screen.split()), "a line for the event, with its reason"
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 80

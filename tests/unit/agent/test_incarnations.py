@@ -10,7 +10,7 @@ import pytest
 from regency.broker_agent.ports import IsrChange
 from regency.broker_agent.registry.incarnations import Refused, guards, mark
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, TopicPartition, ZkVersion
-from regency.model.znodes import NO_LOSS
+from regency.model.znodes import NO_LOSS, decode_process
 from regency.model.znodes import decode_incarnation as lost
 from regency.model.znodes import paths as znode_paths
 from regency.runtime.zookeeper.session import Check, Create, Delete
@@ -66,6 +66,22 @@ def test_an_incarnation_is_created_then_counts_on(session) -> None:
     later = mark(TWO, held, whole=True)
     assert (later.version, lost(later.data, epoch=99)) == (1, held.stat.mzxid), "no controller may have seen that one"
     assert lost(mark(TWO, put(path, later.data), whole=True).data, epoch=99) == held.stat.mzxid
+
+
+def test_registrations_of_one_process_name_its_first_and_another_begins_again(session) -> None:
+    path, put = znode_paths.incarnation(TWO), session.server.put
+    first = put(path, mark(TWO, None, whole=True, process="a").data)
+    one = first.stat.mzxid
+    assert decode_process(first.data, epoch=one) == ("a", one)
+    held = first
+    for _ in range(2):
+        held = put(path, mark(TWO, held, whole=True, process="a").data)
+        assert held.stat.mzxid > one
+        assert decode_process(held.data, epoch=held.stat.mzxid) == ("a", one)
+    other = put(path, mark(TWO, held, whole=True, process="b").data)
+    assert decode_process(other.data, epoch=other.stat.mzxid) == ("b", other.stat.mzxid)
+    assert decode_process(mark(TWO, other, whole=True).data, epoch=99) == ("", None), "as older versions write"
+    assert lost(b'{"whole": true, "process": 7, "since": -1}', epoch=99) == NO_LOSS
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b'{"version": 1}', b'{"whole": true, "lost_epoch": -3}'])

@@ -233,6 +233,8 @@ def test_a_new_session_registers_again_under_a_new_epoch(keeping: Keeping, sessi
     assert (first.generation, second.generation) == (1, 2)
     assert second.epoch > first.epoch
     assert (keeping.keeper.owner_generation(), keeping.keeper.epoch()) == (2, second.epoch)
+    held = session.read(znode_paths.incarnation(ME))
+    assert znodes.decode_process(held.data, epoch=second.epoch)[1] == first.epoch, "no restart"
 
 
 def test_what_was_lost_before_a_registration_is_said_on_by_the_next_ones(keeping: Keeping, session) -> None:

@@ -57,7 +57,7 @@ def test_a_failover_is_one_line_with_who_died_and_how_long_it_took():
     (line,) = told(begin, *dead, elected, end)
     assert line == (
         "broker 1 rules as controller in epoch 4 (won the race for /controller); "
-        "brokers 2, 3 dead (their registrations are gone): 1 partition lost a replica, 1 has a new leader; "
+        "brokers 2, 3 gone (their registrations are gone): 1 partition lost a replica, 1 has a new leader; "
         "1 partitions taken over in 9 ms"
     )
 

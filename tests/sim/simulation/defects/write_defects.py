@@ -245,10 +245,11 @@ def leftover_counts_as_registration(patch: Patch) -> None:
         stopping: threading.Event,
         *,
         whole: bool,
+        process: str,
     ) -> Registered:
         held = session.read(paths.broker(broker.id))
         if held is not None and held.stat.ephemeral_owner in sessions.read():
             return Registered(generation, BrokerEpoch(held.stat.czxid))
-        return register(session, broker, generation, sessions, clock, stopping, whole=whole)
+        return register(session, broker, generation, sessions, clock, stopping, whole=whole, process=process)
 
     patch.set(registration, "register", lazy)

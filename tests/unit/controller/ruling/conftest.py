@@ -200,24 +200,35 @@ class World:
                 assert list(violations(candidate.term.context)) == []
 
     def start_broker(
-        self, broker: int, *, control: bool = True, rack: str | None = None, agent: object = None, whole: bool = True
+        self,
+        broker: int,
+        *,
+        control: bool = True,
+        rack: str | None = None,
+        agent: object = None,
+        whole: bool = True,
+        process: str = "first",
     ) -> None:
         self.agents[broker] = agent or self.fakes.Agent()
         endpoints = [Endpoint("PLAINTEXT", f"host{broker}", 9000 + broker)]
         endpoints += [Endpoint("CONTROL", f"host{broker}", 7000 + broker)] if control else []
         data = znodes.encode_broker(Broker(broker, 0, tuple(endpoints), rack), timestamp_ms=0)
-        mark = self.mark_of(broker, whole=whole)
+        mark = self.mark_of(broker, whole=whole, process=process)
         self.ensemble.multi(broker, [Create(paths.broker(broker), data, ephemeral=True), mark])
         self.settle()
 
-    def mark_of(self, broker: int, *, whole: bool = True) -> Create | SetData:
+    def mark_of(self, broker: int, *, whole: bool = True, process: str = "") -> Create | SetData:
         """What a registration writes besides: the cluster knows the broker from then on, and what it has lost."""
         path = paths.incarnation(broker)
         held = self.ensemble.nodes.get(path)
         if held is None:
-            return Create(path, znodes.encode_incarnation(whole=True, lost_epoch=znodes.NO_LOSS))
+            return Create(path, znodes.encode_incarnation(whole=True, lost_epoch=znodes.NO_LOSS, process=process))
         lost = znodes.decode_incarnation(held.data, epoch=held.mzxid)
-        return SetData(path, znodes.encode_incarnation(whole=whole, lost_epoch=lost), held.version)
+        known, since = znodes.decode_process(held.data, epoch=held.mzxid)
+        said = znodes.encode_incarnation(
+            whole=whole, lost_epoch=lost, process=process, since=since if process == known else None
+        )
+        return SetData(path, said, held.version)
 
     def start_brokers(self, *brokers: int) -> None:
         for broker in brokers:
@@ -232,10 +243,10 @@ class World:
         """The term of whoever rules."""
         return next(each for each in self.candidates if each.rules).term
 
-    def bounce(self, broker: int) -> None:
-        """The broker restarts before a controller looks."""
+    def bounce(self, broker: int, process: str = "second") -> None:
+        """The broker restarts before a controller looks; as process `first` it registers again without a restart."""
         self.ensemble.multi(0, [Delete(paths.broker(broker), None)])
-        self.start_broker(broker)
+        self.start_broker(broker, process=process)
 
     def hold_stops(self, *brokers: int) -> Callable[..., None]:
         """These brokers do not do what a StopReplica asks for, until what is returned is called with them."""

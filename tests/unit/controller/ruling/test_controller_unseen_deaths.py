@@ -80,24 +80,53 @@ def test_a_ruler_that_no_state_names_is_said_to_be_gone_and_not_dead(world, told
     assert len(told(2)) == 1
 
 
-def test_a_broker_that_came_back_before_the_election_restarted(world, told):
+CAME_BACK = [
+    ("first", "session lost{}, registered again by the same process"),
+    ("second", "restarted{}"),
+    ("", "registered again{}: session lost or process restarted"),  # an older version does not say
+]
+
+
+@pytest.mark.parametrize(("process", "came"), CAME_BACK)
+def test_a_lost_session_is_no_restart_before_the_election(world, told, process, came):
     world.write_topic("t", {0: [1, 2]})
     world.write_topic("alone", {0: [3]})
     world.kill_broker(3)
     ruler = world.candidates.pop(0)
-    world.bounce(1)
+    world.bounce(1, process)
     world.start_broker(3)
     ruler.session.expire()
     world.settle()
 
     epochs = {broker: world.ensemble.nodes[paths.broker(broker)].czxid for broker in (1, 3)}
-    restarted = "it restarted while no controller ruled: 1 partition had it in sync until then"
+    restarted = came.format(" while no controller ruled") + ": in sync for 1 partition until then"
     registered = "it registered while no controller ruled, and may lead 1 partition again"
     assert told(2) == [
         ("broker 1", "live", f"live, epoch {epochs[1]}", restarted),
         ("broker 3", "absent", f"live, epoch {epochs[3]}", registered),
     ]
     assert world.state("alone")[0] == 3
+
+
+@pytest.mark.parametrize(("process", "came"), CAME_BACK)
+def test_a_lost_session_is_no_restart_under_a_controller(world, told, process, came):
+    world.write_topic("t", {0: [1, 2, 3]})
+
+    world.bounce(2, process)
+    world.bounce(2, process)
+
+    again = "session lost, registered again by the same process" if process else came.format("")
+    assert [each[3] for each in told(1) if each[0] == "broker 2"][-2:] == [came.format(""), again]
+
+
+@pytest.mark.parametrize(
+    ("process", "why"), [("first", "session lost, registered again by the same process"), ("second", "it registered")]
+)
+def test_who_was_gone_and_is_back_as_the_same_process_had_not_died(world, told, process, why):
+    world.kill_broker(2)
+    world.start_broker(2, process=process)
+
+    assert [each for each in told(1) if each[0] == "broker 2"][-1][3] == why
 
 
 def test_a_failover_in_which_no_broker_died_tells_of_none(world, told):
