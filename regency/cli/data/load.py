@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections import Counter
+from datetime import datetime
 from typing import IO
 
 import click
@@ -52,11 +54,31 @@ class Pace:
         return count
 
 
+class Latency(msgspec.Struct, frozen=True):
+    """From handing a record to the client until its acknowledgement, milliseconds: median, 99th percentile, most.
+
+    To three significant digits.
+    """
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """For so long records waited for a partition and none was acknowledged. `since`: ISO 8601, local time."""
+
+    partition: int
+    seconds: float
+    since: str
+
+
 class Loaded(msgspec.Struct, frozen=True):
     """What `regency load -o json` prints. `read` may count others' records too.
 
     `errors` counts failed records by reason, `problems` say what stood in the way, and `unanswered` are not known to
-    have been written or not when it ended.
+    have been written or not when it ended. `latency`: None where none was acknowledged. `pauses`: the longest of each
+    partition, the longest of all first; the wait of failed and of unanswered records counts.
     """
 
     topic: str
@@ -67,6 +89,60 @@ class Loaded(msgspec.Struct, frozen=True):
     read: int
     errors: dict[str, int]
     problems: list[str]
+    latency: Latency | None
+    pauses: list[Pause]
+
+
+class Acknowledgements:
+    """Latencies, and for how long partitions acknowledged nothing. Passive: times are handed in, in seconds.
+
+    A pause is no idleness: it begins with the last acknowledgement, or later with the first record that waits.
+    """
+
+    def __init__(self) -> None:
+        self._many: Counter[int] = Counter()
+        """Acknowledgements by latency in microseconds, cut to three digits: few keys, however long a load runs."""
+        self._last_s: dict[int, float] = {}
+        self._longest: dict[int, tuple[float, float]] = {}
+        """By partition: seconds, and when they began."""
+
+    def answered(self, partition: int, waited_s: float, now_s: float, *, acknowledged: bool) -> None:
+        """A record of the partition, handed over `waited_s` ago, was acknowledged or has failed."""
+        paused_s = min(waited_s, now_s - self._last_s.get(partition, -math.inf))
+        if paused_s > self._longest.get(partition, (-1.0, 0.0))[0]:
+            self._longest[partition] = paused_s, now_s - paused_s
+        if acknowledged:
+            self._last_s[partition] = now_s
+            micros = round(waited_s * 1e6)
+            unit = 10 ** max(0, len(str(micros)) - 3)
+            self._many[micros // unit * unit] += 1
+
+    @property
+    def latency(self) -> Latency | None:
+        """Of all acknowledgements."""
+        if not self._many:
+            return None
+        return Latency(self._below(0.5), self._below(0.99), max(self._many) / 1000)
+
+    def _below(self, share: float) -> float:
+        left = share * self._many.total()
+        for micros in sorted(self._many):
+            left -= self._many[micros]
+            if left <= 0:
+                return micros / 1000
+        raise AssertionError("the share is 1 at most")
+
+    def pauses(self, wall_s: float) -> list[Pause]:
+        """The longest of each partition, longest first. `wall_s`: wall clock when this object's clock was at 0."""
+        order = sorted(self._longest.items(), key=lambda each: (-each[1][0], each[0]))
+        return [
+            Pause(
+                partition,
+                round(seconds, 3),
+                datetime.fromtimestamp(wall_s + begun_s).astimezone().isoformat(timespec="milliseconds"),
+            )
+            for partition, (seconds, begun_s) in order
+        ]
 
 
 class _Counts(Deliveries):
@@ -74,10 +150,18 @@ class _Counts(Deliveries):
         super().__init__()
         self.read = 0
         self.problems: list[str] = []
+        self.acknowledgements = Acknowledgements()
+        self.given_up = False
+        """What is answered now was unanswered at the end: only for how long it waited is noted."""
         self._history = history
 
     def __call__(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
-        super().__call__(error, message)
+        if not self.given_up:
+            super().__call__(error, message)
+        waited_s, partition = message.latency(), message.partition()
+        if waited_s is not None and partition is not None and partition >= 0:
+            now_s = time.monotonic()
+            self.acknowledgements.answered(partition, waited_s, now_s, acknowledged=error is None)
         if self._history is not None:
             self._history.completed(value_of(message.value()), None if error is not None else message.offset())
 
@@ -104,8 +188,10 @@ def load(
     """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
 
     A topic that is not there is created with default.replication.factor replicas (three, where nobody has set that),
-    and keeps 100 MiB of each partition. What a cluster
-    that stands still could not take is not made up for.
+    and keeps 100 MiB of each partition. What a cluster that stands still does not take is made up for: the client keeps
+    it (up to 100,000 records, librdkafka's limit) and sends it later, so the rate is above --rate then. Only what does
+    not fit there is left out, but for one second of it. The end says the longest pause of each partition, in which
+    records waited and none was acknowledged, and how long acknowledgements took.
 
     With --history everything is read once more at the end, and the file tells what became of each record
     (docs/use/judge.md).
@@ -145,6 +231,10 @@ def load(
     finally:
         unanswered = producer.flush(FLUSH_S)
         failed = counts.errors.total()
+        if unanswered:
+            counts.given_up = True
+            producer.purge()
+            producer.poll(0)
         if failed or unanswered:
             counts.problems = why_unwritten(servers, topic, "all") or counts.problems
         result = Loaded(
@@ -156,6 +246,8 @@ def load(
             counts.read,
             dict(sorted(counts.errors.items())),
             counts.problems,
+            counts.acknowledgements.latency,
+            counts.acknowledgements.pauses(time.time() - time.monotonic()),
         )
         _tell(result)
         if consumer is not None:
@@ -175,6 +267,18 @@ def _tell(result: Loaded) -> None:
         f"Wrote {counted(result.delivered, 'record')} to {result.topic} in {result.seconds:.1f} s, "
         f"{result.failed} failed{left}."
     )
+    if result.pauses:
+        longest, *others = result.pauses
+        clock = longest.since[11:19]
+        conclude(f"Longest pause: {longest.seconds:.1f} s, {result.topic}-{longest.partition}, from {clock}.")
+        if others:
+            each = ", ".join(f"{result.topic}-{pause.partition} {pause.seconds:.1f} s" for pause in others)
+            conclude(f"Longest of the other partitions: {each}.")
+    if (latency := result.latency) is not None:
+        conclude(
+            f"Acknowledgements took {latency.p50_ms:g} ms (p50), {latency.p99_ms:g} ms (p99), "
+            f"{latency.max_ms:g} ms at most."
+        )
     for reason, count in result.errors.items():
         say(f"Error: {count} failed: {reason}.")
     if result.problems and (result.failed or result.unanswered):
