@@ -119,7 +119,11 @@ class CheckpointRules:
         def deciding() -> int:
             is_syncing = bool(logs._services.cuts._running)
             self._too_early[directory] = {
-                name for name, log in logs._logs.items() if log.home is directory and (is_syncing or self._is_cut(log))
+                name
+                for name, log in logs._logs.items()
+                # one that is closed is synced by that, and no cut that still runs counts
+                if log.home is directory
+                and ((is_syncing and log.recovery_point < log.log_end_offset) or self._is_cut(log))
             }
             return decide()
 

@@ -13,7 +13,7 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.api import Role
 from regency.broker_agent.replication.followers import PendingExpand
 from regency.broker_agent.replication.partition import Partition
-from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
+from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules
 from simulation.judging.durability_rules import DurabilityRules
@@ -140,7 +140,11 @@ class ReplicaRules:
         if logs is None:
             return
         if hosted.waiting is None:
-            found = [(log, (log.topic_id, name.partition)) for name, log in logs.all().items() if log.topic_id]
+            found = [
+                (log, (log.topic_id, name.partition))
+                for name, log in logs.all().items()
+                if log.topic_id != ZERO_TOPIC_ID
+            ]
             hosted.waiting = {log: (key, self.retention.opened(agent.broker_id, key, log)) for log, key in found}
         for log, (key, head) in hosted.waiting.items():
             if log._log_start != head.start and log.home.failure is None:
