@@ -7,7 +7,6 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain
 from typing import ClassVar
 
 import msgspec
@@ -21,7 +20,7 @@ from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import SettingsInvalid, topic_log_config
-from regency.model.topic_names import InvalidTopicName, colliding_topic, validate_topic_name
+from regency.model.topic_names import InvalidTopicName, metric_name, metric_names, validate_topic_name
 from regency.planning.placement import PlacementImpossible, place_replicas
 from regency.runtime.zookeeper.session import ZkRequestTooLarge
 
@@ -78,15 +77,21 @@ def create_topics(term: Term, event: CreateTopics) -> tuple[CreatedTopic, ...]:
     planned: dict[str, TopicAssignment] = {}
     outcomes: dict[str, CreatedTopic] = {}
     times = Counter(topic.name for topic in wanted)
+    taken = metric_names(term.context.topics if metric_names(times) else ())
+    room = MAX_PARTITIONS
     for topic in wanted:
         if times[topic.name] > 1:
             why = f"Topic '{topic.name}' stands {times[topic.name]} times in the request."
             outcomes[topic.name] = CreatedTopic(topic.name, ErrorCode.INVALID_REQUEST, why)
             continue
         try:
-            planned[topic.name] = plan_topic(term, topic, others=list(planned))
+            plan = plan_topic(term, topic, taken, room)
         except TopicRefused as refusal:
             outcomes[topic.name] = CreatedTopic(topic.name, refusal.error, str(refusal))
+        else:
+            planned[topic.name] = plan
+            taken.setdefault(metric_name(topic.name), topic.name)
+            room -= len(plan.partitions)
     configs = {topic.name: topic.configs for topic in wanted}
     if not validate_only:
         refused = _write(term, {name: (plan, configs[name]) for name, plan in planned.items()})
@@ -98,8 +103,12 @@ def create_topics(term: Term, event: CreateTopics) -> tuple[CreatedTopic, ...]:
     return tuple(outcomes[topic.name] for topic in wanted)
 
 
-def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> TopicAssignment:
-    """Check a wanted topic and place its replicas. `others` are wanted in the same request. Raises TopicRefused."""
+def plan_topic(term: Term, topic: NewTopic, taken: Mapping[str, str], room: int) -> TopicAssignment:
+    """Check a wanted topic and place its replicas. Raises TopicRefused.
+
+    `taken` are the topics that exist or are wanted before it in the request, by their names in metrics; `room` is how
+    many partitions the request may still make.
+    """
     try:
         validate_topic_name(topic.name)
         topic_log_config(term.log_config, topic.configs)
@@ -110,13 +119,15 @@ def plan_topic(term: Term, topic: NewTopic, *, others: Sequence[str] = ()) -> To
     if topic.name in term.context.topics:
         going = " and is being deleted" if term.context.is_queued_for_deletion(topic.name) else ""
         raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists{going}.")
-    collision = colliding_topic(topic.name, chain(term.context.topics, others))
+    collision = taken.get(metric_name(topic.name))
     if collision is not None:
         raise TopicRefused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic '{topic.name}' collides with '{collision}': '.' and '_' are the same in metric names.",
             hint="Choose another name.",
         )
+    wanted = len(topic.assignments) or topic.num_partitions
+    check_room(term.settings.num_partitions if wanted == -1 else wanted, room)
     if topic.assignments:
         return TopicAssignment(topic.name, _assigned(term, topic))
     return TopicAssignment(topic.name, _placed(term, topic))
@@ -189,6 +200,19 @@ def check_size(partitions: int) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"{partitions} partitions are too many for one topic, {MAX_PARTITIONS} are allowed.",
             hint="Spread them over several topics.",
+        )
+
+
+def check_room(partitions: int, room: int) -> None:
+    """Raise TopicRefused where a request that makes these would make more than one topic may have.
+
+    All of a request is one event of the controller, during which no leader is elected. KRaft's limit is 10,000.
+    """
+    if room < partitions <= MAX_PARTITIONS:
+        raise TopicRefused(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} partitions are too many beside the others of this request, which may make {MAX_PARTITIONS}.",
+            hint="Ask for them in another request.",
         )
 
 

@@ -17,8 +17,8 @@ from regency.controller.events import ControllerState, Request
 from regency.controller.store.access import WriteCode
 from regency.controller.store.topics import StoredTopic, read_assignments, write_assignments
 from regency.controller.term import Term
-from regency.controller.topics.creation import TopicRefused, check_replicas, check_size
-from regency.controller.topics.topics import take_in
+from regency.controller.topics.creation import TopicRefused, check_replicas, check_room, check_size
+from regency.controller.topics.topics import MAX_PARTITIONS, take_in
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -88,15 +88,18 @@ def _plan(
     """What the topic znodes shall hold, with what they were read as. Refused ones get their outcome."""
     stored = read_assignments(term.store.access, list(wanted))
     planned: dict[str, tuple[StoredTopic, TopicAssignment]] = {}
+    room = MAX_PARTITIONS
     for name, more in wanted.items():
         try:
             found = stored.get(name)
             if found is None:
                 raise _unknown(term, name)
+            check_room(more.count - len(found.assignment.partitions), room)
             planned[name] = (found, plan_more(term, found.assignment, more))
         except TopicRefused as refusal:
             outcomes[name] = TopicOutcome(name, refusal.error, str(refusal))
         else:
+            room -= more.count - len(found.assignment.partitions)
             outcomes[name] = TopicOutcome(name, added=range(len(found.assignment.partitions), more.count))
     return planned
 

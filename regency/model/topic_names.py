@@ -52,13 +52,11 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-def collides(one: str, other: str) -> bool:
-    """Whether metric names of the two topics would be the same, because `.` becomes `_` in them."""
-    return one.replace(".", "_") == other.replace(".", "_")
+def metric_name(name: str) -> str:
+    """The topic's name in metrics, where `.` becomes `_`: no two topics of a cluster may share one."""
+    return name.replace(".", "_")
 
 
-def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
-    """The first existing topic, by name, that a new topic of this name would collide with; None: none does."""
-    if "." not in name and "_" not in name:
-        return None
-    return min((topic for topic in existing if topic != name and collides(topic, name)), default=None)
+def metric_names(topics: Iterable[str]) -> dict[str, str]:
+    """Those of the topics that another's name could collide with, by their names in metrics."""
+    return {metric_name(topic): topic for topic in topics if "_" in topic or "." in topic}

@@ -10,10 +10,10 @@ from regency.model.ids import TopicId
 from regency.model.topic_ids import decode_topic_id, derive_topic_id, encode_topic_id
 from regency.model.topic_names import (
     InvalidTopicName,
-    collides,
-    colliding_topic,
     is_internal,
     is_valid_topic_name,
+    metric_name,
+    metric_names,
     validate_topic_name,
 )
 
@@ -46,10 +46,8 @@ def test_other_names_are_refused_with_the_rule_they_break(name: str, reason: str
 
 
 def test_names_that_differ_in_dots_and_underscores_only_collide() -> None:
-    assert collides("a.b", "a_b")
-    assert not collides("a.b", "a-b")
-    assert colliding_topic("a.b", ["x", "a_b", "a.b"]) == "a_b"
-    assert colliding_topic("a.b", ["a.b", "ab"]) is None
+    assert metric_name("a.b") == metric_name("a_b") != metric_name("a-b")
+    assert metric_names(["x", "a.b"]) == {"a_b": "a.b"}
 
 
 def test_topics_brokers_keep_for_themselves_are_internal() -> None:

@@ -7,6 +7,7 @@ import logging
 import msgspec
 import pytest
 
+from regency.controller.topics import partition_creation
 from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.controller.topics.partition_creation import CreatePartitions, MorePartitions
 from regency.model import znodes
@@ -102,6 +103,15 @@ def test_what_cannot_be_added_is_refused_and_the_rest_added(ruled, more, error, 
     assert good.error.name == "NONE"
     assert set(assignment(ruled, "t")) == {0, 1}
     assert set(assignment(ruled, "good")) == {0, 1}
+
+
+def test_a_request_adds_no_more_partitions_than_a_topic_may_have(ruled, monkeypatch):
+    monkeypatch.setattr(partition_creation, "MAX_PARTITIONS", 3)
+    for name in "abc":
+        ruled.write_topic(name, {0: [1]})
+    more = grow(ruled, MorePartitions("a", 3), MorePartitions("b", 3), MorePartitions("c", 2))
+    assert [each.error.name for each in more] == ["NONE", "POLICY_VIOLATION", "NONE"]
+    assert set(assignment(ruled, "b")) == {0}
 
 
 # AddPartitionsTest.testMissingPartition0

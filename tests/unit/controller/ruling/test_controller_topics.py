@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from regency.controller.topics import creation
 from regency.controller.topics.creation import CreateTopics, NewTopic
 from regency.model import znodes
 from regency.model.facts import LeaderAndIsr, ReplicaAssignment, TopicAssignment
@@ -129,6 +130,19 @@ def test_one_refused_topic_harms_no_other(ruled):
     assert (twice.error.name, again.error.name) == ("INVALID_REQUEST", "INVALID_REQUEST")
     assert paths.topic("good") in ruled.ensemble.nodes
     assert paths.topic("twice") not in ruled.ensemble.nodes
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_request_makes_no_more_partitions_than_a_topic_may_have(ruled, monkeypatch, given):
+    monkeypatch.setattr(creation, "MAX_PARTITIONS", 3)
+
+    def wanted(name: str, count: int) -> NewTopic:
+        return NewTopic(name, assignments=tuple((n, (1,)) for n in range(count))) if given else NewTopic(name, count, 1)
+
+    made = create(ruled, wanted("a", 2), wanted("b", 2), wanted("c", 1), wanted("d", 1))
+    assert [each.error.name for each in made] == ["NONE", "POLICY_VIOLATION", "NONE", "POLICY_VIOLATION"]
+    assert "Ask for them in another request." in made[1].message
+    assert paths.topic("b") not in ruled.ensemble.nodes
 
 
 def test_two_new_topics_of_one_request_may_not_collide(ruled):
