@@ -134,13 +134,14 @@ def up(
         with waiting(lambda: _starting(directory)):
             cluster.start()
         with cluster:
-            _announce(cluster, [ref.name for ref in cluster.state.processes], detached=detach)
-            if not detach:
-                try:
+            try:
+                _announce(cluster, [ref.name for ref in cluster.state.processes], detached=detach)
+                if not detach:
                     _watch(cluster)
-                except BaseException:
+            except BaseException:
+                if not detach:
                     say(f"Ending it all; the data stays in {directory}.")
-                    raise
+                raise
 
 
 def _starting(directory: Path) -> str:

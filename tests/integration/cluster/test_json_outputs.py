@@ -40,6 +40,7 @@ log dump {log}
 log move t 0 --broker {holder} --to {other}
 brokers list
 brokers describe 2
+brokers disk
 partitions plan --topics solo --replication-factor 2 --out plan.json
 partitions execute plan.json
 partitions verify plan.json
@@ -49,7 +50,7 @@ topics set-rf solo 3
 topics set-rf solo 2
 explain t-0
 history -n 5
-doctor --confirm 0.5
+doctor
 verify replicas t
 top --once
 controller status
