@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +30,7 @@ from regency.cluster.state import ZOOKEEPER, ClusterState, stopped_error
 from regency.cluster.verbs import Done, Target, Verb
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
+from regency.model.words import listed
 from regency.runtime.zookeeper.session import ZkSession
 
 START_TIMEOUT_S = 60.0
@@ -39,9 +41,10 @@ STOP_GRACE_S = 30.0
 class Lab:
     """A cluster on this machine that runs, or is dead in parts. Leaving a `with` block lets go of it, and ends nothing.
 
-    Targets of verbs are broker ids, `"controller"` (the broker whose controller rules), `"zookeeper"` and `"all"`. All
-    raise UnknownBroker, and ClusterError for other words. Processes that verbs start run in the background, and end
-    with the rest of the lab. `Cluster.attach` makes one; one thread at a time may call what starts or ends processes.
+    Targets of verbs are broker ids, `"controller"` (the broker whose controller rules), a partition such as
+    `"flights-3"` (the broker that leads it), `"zookeeper"` and `"all"`. All raise UnknownBroker, and ClusterError for
+    other words. Processes that verbs start run in the background, and end with the rest of the lab. `Cluster.attach`
+    makes one; one thread at a time may call what starts or ends processes.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Lab:
             start_timeout_s=start_timeout_s,
             agent_command=agent_command,
             ruler=self._living_ruler,
+            leader=self._living_leader,
         )
 
     def __enter__(self) -> Self:
@@ -338,6 +342,21 @@ class Lab:
 
         self._observer.wait_for(look, CREATE_TIMEOUT_S)
         return ruling[-1]
+
+    def _living_leader(self, partition: TopicPartition) -> BrokerId:
+        """Who leads the partition. Raises ClusterError where there is none, ClusterTimeout where it has no leader."""
+        there = self.snapshot().partitions
+        if partition not in there:
+            near = get_close_matches(str(partition), map(str, there), 1)
+            raise ClusterError(
+                f"There is no partition {partition}.",
+                hint=f"Did you mean {near[0]}?"
+                if near
+                else f"There are {listed(sorted(map(str, there)))}."
+                if there
+                else "The cluster has no topics.",
+            )
+        return self.wait_leader(partition.topic, partition.partition, CREATE_TIMEOUT_S)
 
     def _is_dead(self, broker: BrokerId) -> bool:
         return broker in self._parts.agents and self._agent(broker).state is ProcessState.DEAD

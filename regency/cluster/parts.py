@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from regency.cluster.agent import Agent, agent_properties
@@ -14,9 +15,9 @@ from regency.cluster.process.processes import ProcessState
 from regency.cluster.process.spawner import ManagedProcess, Spawner
 from regency.cluster.record import LabRecord
 from regency.cluster.state import ZOOKEEPER, ClusterState, agent_name
-from regency.cluster.verbs import ALL, CONTROLLER, Done, Target, Verb, called, done, idle, parse_targets
+from regency.cluster.verbs import ALL, CONTROLLER, Done, Target, Verb, as_partition, called, done, idle, parse_targets
 from regency.cluster.zookeeper import EmbeddedZooKeeper
-from regency.model.ids import BrokerId
+from regency.model.ids import BrokerId, TopicPartition
 from regency.model.settings import parse_settings
 from regency.model.words import listed
 
@@ -30,7 +31,7 @@ Part = BrokerId | None
 class Parts:
     """The processes of the lab in `directory`. One that was started by another program is found there by its identity.
 
-    `ruler` tells whose controller rules. `advice` spells a call that helps, for errors.
+    `ruler` tells whose controller rules, `leader` who leads a partition. `advice` spells a call that helps, for errors.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Parts:
         start_timeout_s: float,
         agent_command: Sequence[str],
         ruler: Callable[[], BrokerId],
+        leader: Callable[[TopicPartition], BrokerId],
     ) -> None:
         self.directory = directory
         self.record = LabRecord(directory)
@@ -50,7 +52,7 @@ class Parts:
         self.advice: Callable[[Verb, Target], str] = lambda verb, target: f"{verb.value}({target!r})"
         self._start_timeout_s = start_timeout_s
         self._agent_command = tuple(agent_command)
-        self._ruler = ruler
+        self._ruler, self._leader = ruler, leader
         self._zookeeper: EmbeddedZooKeeper | None = None
         self.known = state
         self.take(state)
@@ -133,7 +135,9 @@ class Parts:
             if target == ZOOKEEPER:
                 part = None
             elif target == CONTROLLER:
-                part = self._ruling()
+                part = self._told("who rules", self._ruler)
+            elif (partition := as_partition(target)) is not None:
+                part = self._told(f"who leads {partition}", partial(self._leader, partition))
             else:
                 part = BrokerId(int(target))
             if part not in parts:
@@ -274,14 +278,14 @@ class Parts:
         process = self._process(part)
         return None if process is None or process.state is ProcessState.DEAD else process.pid
 
-    def _ruling(self) -> BrokerId:
-        """The broker that rules. Raises ClusterNotRunning where ZooKeeper cannot say."""
+    def _told(self, what: str, ask: Callable[[], BrokerId]) -> BrokerId:
+        """What ZooKeeper says. Raises ClusterNotRunning where it cannot."""
         own = self.own_zookeeper()
         if own is not None and own.state is not ProcessState.RUNNING:
             raise ClusterNotRunning(
-                f"ZooKeeper is {own.state.value}, so who rules cannot be told.", hint="Name the broker by its id."
+                f"ZooKeeper is {own.state.value}, so {what} cannot be told.", hint="Name the broker by its id."
             )
-        return self._ruler()
+        return ask()
 
 
 def _name(part: Part) -> str:

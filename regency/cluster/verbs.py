@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import TypeAlias
@@ -11,11 +12,12 @@ import msgspec
 from regency.cluster.errors import ClusterError, UnknownBroker
 from regency.cluster.process.processes import ProcessState
 from regency.cluster.state import ZOOKEEPER, agent_name
-from regency.model.ids import BrokerId
+from regency.model.ids import BrokerId, TopicPartition
 from regency.model.words import listed
 
 Target: TypeAlias = int | str
-"""What a verb is for: a broker's id, `controller` (the broker whose controller rules), `zookeeper`, or `all`."""
+"""What a verb is for: a broker's id, `controller` (the broker whose controller rules), a partition (the broker that
+leads it), `zookeeper`, or `all`."""
 CONTROLLER, ALL = "controller", "all"
 
 
@@ -90,8 +92,14 @@ def called(broker: BrokerId | None) -> str:
     return "ZooKeeper" if broker is None else f"broker {broker}"
 
 
+def as_partition(word: Target) -> TopicPartition | None:
+    """`flights-3`; None where the word cannot be a partition."""
+    topic, dash, number = word.rpartition("-") if isinstance(word, str) else ("", "", "")
+    return TopicPartition(topic, int(number)) if topic and dash and re.fullmatch(r"[0-9]{1,9}", number) else None
+
+
 def parse_targets(words: Sequence[Target], brokers: Sequence[BrokerId], *, own_zookeeper: bool) -> list[Target]:
-    """Broker ids as numbers, `controller`, `zookeeper`; `all` stands alone. Each once, in the order given.
+    """Broker ids as numbers, partitions and other words as they are; `all` stands alone. Each once, in their order.
 
     Raises UnknownBroker, and ClusterError for another word, for none at all, and for a ZooKeeper that is another's.
     """
@@ -102,10 +110,10 @@ def parse_targets(words: Sequence[Target], brokers: Sequence[BrokerId], *, own_z
             raise UnknownBroker(f"There is no broker {target!r}.", hint=f"There are {listed(brokers)}.")
         if isinstance(target, int) and target not in brokers:
             raise UnknownBroker(f"There is no broker {target}.", hint=f"There are {listed(brokers)}.")
-        if isinstance(target, str) and target not in (CONTROLLER, ZOOKEEPER, ALL):
+        if isinstance(target, str) and target not in (CONTROLLER, ZOOKEEPER, ALL) and as_partition(target) is None:
             raise ClusterError(
-                f"{target!r} is nothing of a lab.",
-                hint=f"Name brokers ({', '.join(map(str, brokers))}), controller, zookeeper or all.",
+                f"{target!r} is no part of a lab.",
+                hint=f"Name brokers ({listed(brokers)}), controller, zookeeper, all, or flights-0: who leads it.",
             )
         if target == ZOOKEEPER and not own_zookeeper:
             raise ClusterError("The cluster uses a ZooKeeper that is not its own.", hint="Start or stop it yourself.")

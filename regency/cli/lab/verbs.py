@@ -35,6 +35,7 @@ def lab() -> None:
     Each takes one or several targets:
       2             broker 2: its agent and its controller process
       controller    the broker whose controller rules now
+      flights-3     the broker that leads this partition now
       zookeeper     ZooKeeper, where the cluster has one of its own
       all           ZooKeeper and all brokers
 
@@ -74,6 +75,7 @@ def kill(targets: tuple[str, ...]) -> None:
       regency lab kill 2
       regency lab kill 1 3
       regency lab kill controller
+      regency lab kill flights-3
     """
     _run(Verb.KILL, targets)
 

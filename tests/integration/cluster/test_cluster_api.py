@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from regency.cluster.cluster import Cluster
-from regency.cluster.errors import ClusterTimeout
+from regency.cluster.errors import ClusterError, ClusterTimeout
 from regency.cluster.process.processes import ProcessState
 
 pytestmark = pytest.mark.integration
@@ -37,6 +37,16 @@ def test_killed_broker_is_missing_until_it_is_started(shared: Cluster) -> None:
         shared.wait_healthy(0.2)
     shared.start(3)
     shared.wait_healthy(TIMEOUT_S)
+
+
+def test_a_partition_stands_for_the_broker_that_leads_it(shared: Cluster) -> None:
+    shared.create_topic("led", partitions=1, replication_factor=2)
+    leader = shared.wait_leader("led", 0)
+    with shared.paused("led-0"):
+        assert shared.broker_state(leader) is ProcessState.PAUSED
+    with pytest.raises(ClusterError, match=r"There is no partition lde-0\. Did you mean led-0\?"):
+        shared.pause("lde-0")
+    shared.wait_healthy()
 
 
 def test_killed_controller_is_replaced_and_its_agent_lives_on(shared: Cluster) -> None:

@@ -206,7 +206,10 @@ def test_verbs_say_what_they_did_and_do_it_once(up: Callable[..., Result], run: 
     assert (started["broker"], started["state"], started["changed"]) == (2, "running", True)
     for words, told in (
         (("kill", "9"), "There is no broker 9. There are 1, 2."),
-        (("kill", "agent-1"), "'agent-1' is nothing of a lab. Name brokers (1, 2), controller, zookeeper or all."),
+        (
+            ("kill", "agent"),
+            "'agent' is no part of a lab. Name brokers (1, 2), controller, zookeeper, all, or flights-0: who leads it.",
+        ),
         (("kill", "zookeeper"), "The cluster uses a ZooKeeper that is not its own. Start or stop it yourself."),
     ):
         refused = run("lab", *words)
