@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from regency.cli.top.snapshot import BrokerLine, Snapshot
+from regency.cli.top.snapshot import BrokerLine, EventLine, Snapshot
 
 SORTS = ("trouble", "broker", "leads", "records/s", "bytes/s", "lag", "disk")
 """By what brokers are sorted, in the order in which `s` takes them; the most first."""
@@ -121,7 +121,20 @@ def seen(snapshot: Snapshot, view: View) -> Snapshot:
         and (view.broker is None or _names_broker(each.told, view.broker))
         and _has(view.topic.casefold(), each.told)
     ]
+    if (view.topic or word) and view.broker is None:  # an event counts partitions: of those that are looked at, each
+        told = {(each.controller_epoch, each.number): each for each in events}
+        for decision in snapshot.decisions:
+            if _has(word, decision.subject) and (not view.topic or _is_of(decision.subject, view.topic)):
+                line = f"{decision.subject}: {decision.decided} (was {decision.was}): {decision.why}"
+                key = decision.controller_epoch, decision.number
+                told.setdefault(key, EventLine(decision.time_ms, *key, line))
+        events = [told[key] for key in sorted(told)]
     return msgspec.structs.replace(snapshot, brokers=in_order(brokers, view.sort), worst=worst, events=events)
+
+
+def _is_of(subject: str, topic: str) -> bool:
+    """Whether a decision is about the topic or one of its partitions."""
+    return subject == topic or (subject.startswith(f"{topic}-") and subject[len(topic) + 1 :].isdecimal())
 
 
 def in_order(brokers: Iterable[BrokerLine], sort: str) -> list[BrokerLine]:

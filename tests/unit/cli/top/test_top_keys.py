@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from regency.cli.top.keys import SORTS, View, press, seen
-from regency.cli.top.snapshot import BrokerLine, EventLine, Snapshot, TroubleLine
+from regency.cli.top.snapshot import BrokerLine, DecisionLine, EventLine, Snapshot, TroubleLine
 
 
 def trouble(topic: str, number: int, replicas: list[int]) -> TroubleLine:
@@ -27,6 +27,22 @@ SNAPSHOT = Snapshot(
         EventLine(2, 1, 2, "broker 12 live (it registered)"),
     ],
 )
+
+
+def test_what_an_event_only_counts_is_told_of_the_topic_that_is_looked_at() -> None:
+    decided = [
+        DecisionLine(1, 1, 1, "flights-0", "1", "leader 2, isr [2]", "broker 1 died"),
+        DecisionLine(3, 1, 3, "flights-0", "2", "leader 3, isr [3]", "first live replica"),
+        DecisionLine(4, 1, 4, "flights-day-0", "2", "leader 3, isr [3]", "first live replica"),
+        DecisionLine(5, 1, 5, "broker 2", "live", "dead", "gone"),
+    ]
+    snapshot = msgspec.structs.replace(SNAPSHOT, decisions=decided)
+    assert [(e.number, e.told) for e in seen(snapshot, View(topic="flights")).events] == [
+        (1, SNAPSHOT.events[0].told),
+        (3, "flights-0: leader 3, isr [3] (was 2): first live replica"),
+    ]
+    assert [e.number for e in seen(snapshot, View(word="fligh")).events] == [1, 3, 4]
+    assert [e.number for e in seen(snapshot, View()).events] == [1, 2]
 
 
 def shown(view: View) -> tuple[list[int], list[str], list[int]]:
