@@ -51,13 +51,19 @@ def test_a_controller_epoch_that_nobody_won_is_refused_and_a_failover_goes_on(
 
 
 def test_a_fetch_in_a_followers_name_moves_nothing_and_the_follower_is_taken_back(
-    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any]
+    new_cluster: Callable[..., Cluster],
+    create_topic: Callable[..., None],
+    books: Callable[..., Any],
+    eventually: Callable[..., object],
 ) -> None:
     cluster = new_cluster(2, session_timeout_ms=20_000, settings={"replica.lag.time.max.ms": "20000"})
     create_topic(cluster, partitions=1, replication=2)
     kept = books(cluster, "t", {"acks": 1, "enable.idempotence": "false"})
     kept.write(100)
     leader, follower = cluster.snapshot().partitions[T0].leadership.isr
+    eventually(
+        lambda: fetch_as(cluster, follower, leader, offset=100).high_watermark == 100, what="the follower has all"
+    )
     cluster.pause(follower)
     kept.write(100)
     for _ in range(3):
