@@ -141,7 +141,12 @@ class ClusterWire:
                 if (sent and not repeatable) or error.status is not Exit.FAILED or time.monotonic() >= deadline:
                     raise
             else:
-                if ErrorCode.NOT_CONTROLLER not in _errors(answer):
+                errors = _errors(answer)
+                if ruling is None and ErrorCode.REQUEST_TIMED_OUT in errors:
+                    facts = self.controller_facts()  # the broker that was asked waited in vain for one that rules
+                    if newest_ruler(facts) is None:
+                        raise none_rules(facts, why=_words(answer))
+                if ErrorCode.NOT_CONTROLLER not in errors:
                     return answer
                 if time.monotonic() >= deadline:
                     if ruling is None:
@@ -306,12 +311,12 @@ def unreachable(servers: str) -> CommandFailed:
     )
 
 
-def none_rules(facts: Collection[ControllerFacts]) -> CommandFailed:
-    """No controller rules: why, and what to do."""
+def none_rules(facts: Collection[ControllerFacts], why: str = "") -> CommandFailed:
+    """No controller rules: why, in a broker's words if there are any, and what to do."""
     hint = "Try again in a moment."
     if zookeeper_is_away(facts):
         hint = "Bring ZooKeeper back; until then partitions keep their leaders, and nothing can be changed."
-    return CommandFailed(nobody_rules(facts), hint=hint, status=Exit.IN_PROGRESS)
+    return CommandFailed(why or nobody_rules(facts), hint=hint, status=Exit.IN_PROGRESS)
 
 
 def _has_address(host: str) -> bool:
@@ -329,10 +334,17 @@ def _has_answered(link: socket.socket) -> bool:
         return False
 
 
+def _rows(answer: Message) -> list[Any]:
+    """The whole answer, and the topics it is about."""
+    return [answer, *(row for field in ("topics", "responses", "results") for row in getattr(answer, field, ()))]
+
+
 def _errors(answer: Message) -> set[int]:
-    """Error codes of the whole answer, or of the topics it is about."""
-    rows = [row for field in ("topics", "responses", "results") for row in getattr(answer, field, ())]
-    return {getattr(each, "error_code", ErrorCode.NONE) for each in (answer, *rows)}
+    return {getattr(each, "error_code", ErrorCode.NONE) for each in _rows(answer)}
+
+
+def _words(answer: Message) -> str:
+    return next((each.error_message for each in _rows(answer) if getattr(each, "error_message", None)), "")
 
 
 def _peer(host: str, port: int) -> PeerConnection:
