@@ -124,13 +124,14 @@ def test_a_broker_is_killed_and_returns_and_q_ends_it(watched, eventually):
         what="partitions in trouble",
     )
     assert re.search(r"alone-\d +offline +none", screen), screen
-    died = f"broker {killed} gone (it ruled as controller in epoch 1, and its registration is gone): "
-    assert died in " ".join(screen.split()), "a line for the event, with its reason"
+    # Sessions of agent and controller end in either order: the next controller finds the broker gone or sees it go.
+    died = rf"broker {killed} (gone \(it ruled as controller in epoch 1, and |dead \()its registration is gone\): "
+    assert re.search(died, " ".join(screen.split())), "a line for the event, with its reason"
     assert len(screen.splitlines()) <= 24
     assert max(map(len, screen.splitlines())) <= 80
     words = ["history", "--subject", f"broker {killed}", "--bootstrap-server", watched.bootstrap_servers]
     told = CliRunner().invoke(cli, words, prog_name="regency").stdout
-    assert re.search(rf"{re.escape(died)}\d partitions lost a replica, \d .* new leader, \d .* none", told), told
+    assert re.search(rf"{died}\d partitions lost a replica, \d .* new leader, \d .* none", told), told
 
     terminal.type("?")
     eventually(lambda: "regency top: keys" in terminal.screen(), what="the keys")
