@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ TESTS: Final = "|".join(
     ("TestGroup", "TestIssue", "TestConsume", "TestPing", "TestPause", "TestPooling", "TestAddRemove", "TestDirect")
 )
 RECORDS: Final = 500_000
+OUTCOMES: Final = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "skip": Outcome.LEFT_OUT}
 SHORT_RECORDS: Final = 20_000
 SHORT_TESTS: Final = "TestGroupETL|TestGroupSimple|TestPing|TestAddRemove"
 
@@ -43,7 +45,18 @@ def run(suite: Suite, target: Target) -> list[Case]:
     build = ["go", "test", "-c", "-o", str(binary), "./pkg/kgo/"]
     suite.call(build, cwd=source, within_s=900, must=True)
     status, said = suite.call(
-        [str(binary), "-test.v", "-test.timeout", "20m", "-test.run", SHORT_TESTS if target.short else TESTS],
+        [
+            "go",
+            "tool",
+            "test2json",
+            "-t",
+            str(binary),
+            "-test.v=test2json",
+            "-test.timeout",
+            "20m",
+            "-test.run",
+            SHORT_TESTS if target.short else TESTS,
+        ],
         cwd=source / "pkg" / "kgo",
         env={
             "KGO_SEEDS": target.bootstrap_servers,
@@ -53,27 +66,30 @@ def run(suite: Suite, target: Target) -> list[Case]:
         },
         within_s=1300,
     )
-    cases = [case for line in said.splitlines() if (case := _case(line, said)) is not None]
+    cases = _cases(said)
     if status != 0 and not any(case.outcome is Outcome.FAILED for case in cases):
         cases.append(Case("go test", Outcome.FAILED, reason=f"ended with {status}, see {suite.log}"))
     return cases
 
 
-def _case(line: str, said: str) -> Case | None:
-    words = line.split()
-    if len(words) < 4 or words[0] != "---":
-        return None
-    kind, name, took = words[1].rstrip(":"), words[2], words[3].strip("()s")
-    outcome = {"PASS": Outcome.PASSED, "FAIL": Outcome.FAILED, "SKIP": Outcome.LEFT_OUT}.get(kind)
-    if outcome is None:
-        return None
-    reason = ""
-    if outcome is not Outcome.PASSED:
-        after = said[said.index(line) + len(line) :].strip().splitlines()
-        before = said[: said.index(line)].strip().splitlines()
-        near = next((text for text in (*after[:1], *reversed(before[-3:])) if "_test.go:" in text), "")
-        reason = near.strip()[:200] or "skipped by the suite itself"
-    return Case(name, outcome, float(took), reason)
+def _cases(said: str) -> list[Case]:
+    """The outcomes of the events of `go tool test2json`, each with the last line that its test printed."""
+    printed: dict[str, str] = {}
+    cases: list[Case] = []
+    for line in said.splitlines():
+        if not line.startswith("{"):
+            continue
+        event = json.loads(line)
+        name, action = event.get("Test"), event["Action"]
+        if name is None:
+            continue
+        if action == "output" and re.match(r"\s+\w+_test\.go:\d+: ", event["Output"]):
+            printed[name] = event["Output"].strip()[:200]
+        elif action in OUTCOMES:
+            outcome = OUTCOMES[action]
+            reason = "" if outcome is Outcome.PASSED else printed.get(name, "the suite gives no reason")
+            cases.append(Case(name, outcome, event.get("Elapsed", 0.0), reason))
+    return cases
 
 
 SUITE: Final = Suite(
