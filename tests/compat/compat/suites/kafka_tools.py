@@ -40,7 +40,7 @@ class Tools:
         self._suite = suite
         self._servers = target.bootstrap_servers
         self._factor = str(min(3, target.brokers))
-        self._classes = f"{_fetch(suite)}/*"
+        self._classes = f"{jars(suite)}/*"
 
     def run(self, name: str, *arguments: str, within_s: float = 120) -> tuple[int, str]:
         """Run the main method of a class."""
@@ -61,9 +61,9 @@ class Tools:
         """Nothing where it ended with 0 and said everything that was expected."""
         status, said = outcome
         if status != 0:
-            return f"ended with {status}: {first(said.splitlines(), 'rror|xception|ailed') or said.strip()[-150:]}"
+            return f"ended with {status}: {first(said.splitlines(), 'rror|xception|ailed') or _end(said)}"
         lacks = [pattern for pattern in expected if not re.search(pattern, said)]
-        return f"did not say {lacks[0]!r}: {said.strip()[-150:]}" if lacks else ""
+        return f"did not say {lacks[0]!r}: {_end(said)}" if lacks else ""
 
     def verifiable_clients(self) -> str:
         """What VerifiableProducer had acknowledged is what VerifiableConsumer reads in a group, and commits."""
@@ -92,7 +92,7 @@ class Tools:
         words = ["--topic", "verifiable", "--group", "console", "--from-beginning", "--timeout-ms", "10000"]
         status, said = self.command(name, *words, "--max-messages", "1000")
         if status != 0 or "Processed a total of 1000 messages" not in said:
-            return f"ended with {status}: {said.strip()[-150:]}"
+            return f"ended with {status}: {_end(said)}"
         _, said = self.command(name, *words)
         more = re.search(r"Processed a total of (\d+) messages", said)
         return "" if more and int(more[1]) == RECORDS - 1000 else f"read {more and more[1]} after 1000 of {RECORDS}"
@@ -142,7 +142,16 @@ class Tools:
         return self.wrong(
             self.run(
                 "kafka.tools.LogCompactionTester",
-                *("--broker", self._servers, "--topics", "1", "--messages", str(COMPACTED), "--duplicates", "10"),
+                *(
+                    "--bootstrap-server",
+                    self._servers,
+                    "--topics",
+                    "1",
+                    "--messages",
+                    str(COMPACTED),
+                    "--duplicates",
+                    "10",
+                ),
                 *("--percent-deletes", "10", "--sleep", "20"),
                 within_s=300,
             ),
@@ -150,17 +159,22 @@ class Tools:
         )
 
 
-def _fetch(suite: Suite) -> Path:
-    jars = suite.directory / "jars"
+def _end(said: str) -> str:
+    return " ".join(said.split())[-150:]
+
+
+def jars(suite: Suite) -> Path:
+    """Kafka's jars, fetched for `suite`."""
+    kept = suite.directory / "jars"
 
     def make() -> None:
         (suite.directory / "pom.xml").write_text(POM)
-        shutil.rmtree(jars, ignore_errors=True)
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        shutil.rmtree(kept, ignore_errors=True)
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={kept}"]
         suite.call(command, within_s=600, must=True)
 
     done(suite.directory / f"fetched-{VERSION}", make)
-    return jars
+    return kept
 
 
 def run(suite: Suite, target: Target) -> list[Case]:
