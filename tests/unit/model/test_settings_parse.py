@@ -157,6 +157,13 @@ def test_numbers_are_plain_decimals_in_range(refuse: Refuse, value: str) -> None
             ),
         ),
         (
+            {"group.max.session.timeout.ms": "5000"},
+            (
+                "group.max.session.timeout.ms=5000: expected group.min.session.timeout.ms (6000) to be at most "
+                "group.max.session.timeout.ms (5000)"
+            ),
+        ),
+        (
             {"replica.socket.timeout.ms": "499"},
             (
                 "replica.socket.timeout.ms=499: expected replica.fetch.wait.max.ms (500) to be at most "
