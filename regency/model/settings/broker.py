@@ -349,7 +349,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 3_000
     group_max_size: Annotated[int, Key(POSITIVE, "Members that a group may have.")] = INT_MAX
     offset_metadata_max_bytes: Annotated[
-        int, Key(NATURAL, "Longest text that may be committed along with an offset, in characters.")
+        int, Key(NATURAL, "Longest text that may be committed along with an offset.", "characters")
     ] = 4_096
     offsets_load_buffer_size: Annotated[
         int, Key(POSITIVE, "Most that is read at once while the offsets of groups are loaded.", "bytes")
@@ -368,7 +368,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Key(
             Number(1, 32767),
-            "Replicas of __consumer_offsets, when it is created; with fewer live brokers it cannot be, and groups wait.",
+            "Replicas of __consumer_offsets, when it is created: where fewer brokers live it is not, and groups wait.",
         ),
     ] = 3
     offsets_topic_compression_codec: Annotated[
