@@ -25,9 +25,13 @@ GREATEST_TIMESTAMP = -3
 
 
 class LedRead(NamedTuple):
-    """Whole batches of a partition that this broker leads, and where its log ends; none at the end."""
+    """Whole batches of a partition that this broker leads, and where its log begins and ends.
+
+    None: nothing is left, though the log may end above the offset that was asked for.
+    """
 
     records: Buffer
+    log_start: Offset
     log_end: Offset
 
 
@@ -89,7 +93,7 @@ class OffsetQueries:
             return ErrorCode.CORRUPT_MESSAGE
         except LogStorageError:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return LedRead(read.records, end)
+        return LedRead(read.records, log.log_start_offset, end)
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current: LeaderEpoch, epoch: LeaderEpoch
