@@ -216,6 +216,9 @@ def read_group_value(value: bytes) -> GroupValue:
     protocol, leader = record.text_or_null(), record.text_or_null()
     state_ms = record.i64() if version >= 2 else NO_TIME
     members = tuple([_read_member(record, version) for _ in range(record.count())])
+    for names in ([each.member_id for each in members], [each.instance_id for each in members if each.instance_id]):
+        if len(set(names)) < len(names):
+            raise record.malformed("a member is there twice")
     return GroupValue(protocol_type, generation, protocol, leader, state_ms, members)
 
 
@@ -260,7 +263,7 @@ class _Record:
     def version(self, known: range) -> int:
         version = self.i16()
         if version not in known:
-            raise self._malformed(0, f"version {version} is not known; expected {known[0]} to {known[-1]}")
+            raise self.malformed_at(0, f"version {version} is not known; expected {known[0]} to {known[-1]}")
         self._flexible = version >= _FLEXIBLE
         return version
 
@@ -277,7 +280,7 @@ class _Record:
         start = self._position
         text = self.text_or_null()
         if text is None:
-            raise self._malformed(start, "null where a text must be")
+            raise self.malformed_at(start, "null where a text must be")
         return text
 
     def text_or_null(self) -> str | None:
@@ -288,20 +291,20 @@ class _Record:
         try:
             return str(self._bytes(length), "utf-8")
         except UnicodeDecodeError as error:
-            raise self._malformed(start + error.start, "not UTF-8") from None
+            raise self.malformed_at(start + error.start, "not UTF-8") from None
 
     def blob(self) -> bytes:
         start = self._position
         length = self._length(_INT)
         if length < 0:
-            raise self._malformed(start, "null where bytes must be")
+            raise self.malformed_at(start, "null where bytes must be")
         return self._bytes(length)
 
     def count(self) -> int:
         start = self._position
         count = self._length(_INT)
         if not 0 <= count <= len(self._data) - self._position:
-            raise self._malformed(start, f"{count} members in {len(self._data) - self._position} bytes")
+            raise self.malformed_at(start, f"{count} members in {len(self._data) - self._position} bytes")
         return count
 
     def skip_tags(self) -> None:
@@ -314,7 +317,7 @@ class _Record:
         start = self._position
         length = self._varint() - 1 if self._flexible else self._number(fixed)
         if length < -1:
-            raise self._malformed(start, f"length {length}")
+            raise self.malformed_at(start, f"length {length}")
         return length
 
     def _number(self, form: struct.Struct) -> int:
@@ -322,7 +325,7 @@ class _Record:
             number: int = form.unpack_from(self._data, self._position)[0]
         except struct.error:
             left = len(self._data) - self._position
-            raise self._malformed(self._position, f"expected {form.size} bytes, {left} are left") from None
+            raise self.malformed_at(self._position, f"expected {form.size} bytes, {left} are left") from None
         self._position += form.size
         return number
 
@@ -330,17 +333,20 @@ class _Record:
         try:
             number, self._position = read_uvarint(memoryview(self._data), self._position)
         except (FrameMalformed, IndexError):
-            raise self._malformed(self._position, "expected a varint") from None
+            raise self.malformed_at(self._position, "expected a varint") from None
         return number
 
     def _bytes(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._data):
             left = len(self._data) - self._position
-            raise self._malformed(self._position, f"expected {length} bytes, {left} are left")
+            raise self.malformed_at(self._position, f"expected {length} bytes, {left} are left")
         taken = self._data[self._position : end]
         self._position = end
         return taken
 
-    def _malformed(self, position: int, reason: str) -> GroupRecordMalformed:
+    def malformed(self, reason: str) -> GroupRecordMalformed:
+        return self.malformed_at(self._position, reason)
+
+    def malformed_at(self, position: int, reason: str) -> GroupRecordMalformed:
         return GroupRecordMalformed(self._what, position, reason)

@@ -120,6 +120,7 @@ def test_an_offset_in_the_form_that_is_written_is_kept_as_it_is() -> None:
 
 BEGIN = "0002 7372 00000007 ffff 0001 6d"
 ENDS = "00002710 00000000 00000001 ff"
+FLEXIBLE_ENDS = "00002710 01 02 ff 00 01 05 01 00"
 
 
 @pytest.mark.parametrize(
@@ -130,8 +131,7 @@ ENDS = "00002710 00000000 00000001 ff"
         (f"0002 {BEGIN} {NOW_HEX} 00000001 0001 6d 0001 63 0001 68 0000ea60 {ENDS}", 60_000, NOW, None),
         (f"0003 {BEGIN} {NOW_HEX} 00000001 0001 6d 0001 69 0001 63 0001 68 0000ea60 {ENDS}", 60_000, NOW, "i"),
         (
-            f"0004 03 7372 00000007 00 02 6d {NOW_HEX} 02 "
-            "02 6d 02 69 02 63 02 68 0000ea60 00002710 01 02 ff 00 01 05 01 00",
+            f"0004 03 7372 00000007 00 02 6d {NOW_HEX} 02 02 6d 02 69 02 63 02 68 0000ea60 {FLEXIBLE_ENDS}",
             60_000,
             NOW,
             "i",
