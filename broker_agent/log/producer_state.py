@@ -129,13 +129,8 @@ class ProducerStates:
     def latest(self) -> list[tuple[int, int, int, int]]:
         """Id, epoch, last sequence number (-1: none) and last timestamp of each."""
         return [
-            (
-                each,
-                producer.epoch,
-                producer.batches[-1].last_sequence if producer.batches else -1,
-                producer.last_timestamp,
-            )
-            for each, producer in self._producers.items()
+            (number, each.epoch, each.batches[-1].last_sequence if each.batches else -1, each.last_timestamp)
+            for number, each in self._producers.items()
         ]
 
     def truncate_to(self, end_offset: Offset) -> bool:

@@ -59,12 +59,11 @@ def handle_commit(services: Services, exchange: Exchange) -> None:
 
 def failure_of_commit(request: Request) -> Message:
     """The answer when the handler of OffsetCommit failed."""
-    partitions = (
-        TopicPartition(topic.name, each.partition_index)
-        for topic in request.message.topics
-        for each in topic.partitions
+    topics, failed = request.message.topics, ErrorCode.UNKNOWN_SERVER_ERROR
+    return _committed(
+        request,
+        {TopicPartition(topic.name, each.partition_index): failed for topic in topics for each in topic.partitions},
     )
-    return _committed(request, dict.fromkeys(partitions, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _committed(request: Request, results: OffsetResults) -> Message:
