@@ -287,7 +287,8 @@ class GroupCoordinator:
         if led is None:
             return
         if led.loaded:
-            logger.info("%s: not led here any more, its groups are given up", led.partition)
+            if groups := sum(led.shard.states.values()):
+                logger.info("%s: not led here any more, %d groups are given up", led.partition, groups)
             self._do(led, led.shard.unload())
         if not self._is_closed:
             self._chores.append(led.shard.release())

@@ -13,7 +13,6 @@ from regency.model.errors import RegencyError
 from regency.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
-
 _Partition: TypeAlias = tuple[int, list[ActiveProducer] | ErrorCode]
 _Topic: TypeAlias = tuple[str, list[_Partition]]
 
