@@ -84,7 +84,12 @@ SUITE: Final = Suite(
     programs=(),
     run=run,
     brokers=1,
-    settings={"num.partitions": 4, "auto.create.topics.enable": "true"},
+    settings={
+        "num.partitions": 4,
+        "auto.create.topics.enable": "true",
+        "group.min.session.timeout.ms": 1000,  # its test of groups asks for sessions of 3 s
+        "group.initial.rebalance.delay.ms": 0,
+    },
     left_out={
         "test_admin_integration.py::test_create_describe_delete_acls": "no authorizer is offered",
         "test_admin_integration.py::test_create_partitions": "it assigns replicas to broker 0; brokers here begin at 1",
