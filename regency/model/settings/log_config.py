@@ -11,6 +11,8 @@ from regency.model.settings.values import Problems, SettingsInvalid, nearest
 
 UNLIMITED = -1
 NEVER = 2**63 - 1
+DELETE = "delete"
+"""A cleanup.policy under which old records go, and clients may delete records."""
 COMPACT = "compact"
 """The cleanup.policy under which the last record of every key is kept."""
 
