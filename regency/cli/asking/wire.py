@@ -115,10 +115,12 @@ class ClusterWire:
             topic.partitions.sort(key=lambda partition: partition.partition_index)
         return sorted(topics, key=lambda topic: topic.name)
 
-    def ask(self, message: Message, version: int, *, broker: BrokerId | None = None) -> Message:
+    def ask(
+        self, message: Message, version: int, *, broker: BrokerId | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Message:
         """The answer of one broker, or of any, also of one that uses all the time that the request gives it."""
         peer = self._first if broker is None else self._peer_of(broker)
-        timeout_ms = max(REQUEST_TIMEOUT_MS, getattr(message, "timeout_ms", 0) + MARGIN_MS)
+        timeout_ms = max(timeout_ms, getattr(message, "timeout_ms", 0) + MARGIN_MS)
         try:
             return peer.exchange(message, version, timeout_ms=timeout_ms)
         except PeerUnavailable as error:

@@ -71,11 +71,13 @@ def health(wait: bool, timeout: float) -> int:
       regency cluster health -o json | jq '.problems, .refused'
     """
     deadline = time.monotonic() + timeout
-    found = look()
+    found = look(last=not wait)
     with waiting(lambda: f"Not healthy: {phrase(found.problems)}") if wait else nullcontext():
         while wait and not found.healthy and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
-            found = look()
+            found = look(last=False)
+        if wait:
+            found = msgspec.structs.replace(found, refused=look(last=True).refused)
     if current().json:
         print_json(found)
     elif found.healthy:
@@ -96,14 +98,14 @@ def health(wait: bool, timeout: float) -> int:
     return Exit.TIMED_OUT if wait else Exit.UNHEALTHY
 
 
-def look() -> Health:
-    """The cluster's health now."""
+def look(*, last: bool) -> Health:
+    """The cluster's health now; topics that refuse something in the `last` look only, for all settings are read."""
     servers = current().bootstrap_servers()
     try:
         with cluster_wire(servers) as wire:
             nodes, controllers, topics = wire.brokers(), wire.controller_facts(), wire.topics()
             silent = wire.silent_brokers()
-            refused = refused_topics(wire, topics, silent)
+            refused = refused_topics(wire, topics, silent) if last else []
     except CommandFailed as error:
         return Health(False, [error.message.rstrip(".")])
     return msgspec.structs.replace(judge(nodes, controllers, topics, _expected(), silent), refused=refused)
