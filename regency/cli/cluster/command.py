@@ -19,6 +19,7 @@ from regency.clients.nodes import Node
 from regency.cluster.health import phrase
 from regency.cluster.state import read_state
 from regency.model.ids import BrokerId
+from regency.model.words import counted
 
 _LOOK_EVERY_S = 0.5
 _REFUSED_SHOWN = 20
@@ -82,8 +83,9 @@ def health(wait: bool, timeout: float) -> int:
         print_json(found)
     elif found.healthy:
         click.echo(
-            f"healthy: {len(found.brokers or ())} brokers, controller {found.controller} in epoch "
-            f"{found.controller_epoch}, {found.topics} topics, {found.partitions} partitions"
+            f"healthy: {counted(len(found.brokers or ()), 'broker')}, controller {found.controller} in epoch "
+            f"{found.controller_epoch}, {counted(found.topics or 0, 'topic')}, "
+            f"{counted(found.partitions or 0, 'partition')}"
         )
     else:
         click.echo(f"not healthy: {phrase(found.problems)}")
@@ -129,7 +131,7 @@ def judge(
         problems += [
             f"broker {each.broker} has no contact with ZooKeeper" for each in controllers if each.in_contact is False
         ]
-    problems += [f"broker {broker} does not answer (frozen, or cut off)" for broker in silent]
+    problems += [f"broker {broker} does not answer (frozen, cut off, or just died)" for broker in silent]
     problems += [f"broker {broker} is not live" for broker in sorted({*named, *expected} - {*map(int, nodes)})]
     leaderless = [(name, each) for name, each in partitions if each.leader_id < 0]
     behind = [(name, each) for name, each in partitions if each.out_of_sync]

@@ -319,6 +319,17 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     assert [each["kind"] for each in told["problems"]] == ["state_differs"]
 
 
+def test_doctor_tells_of_a_live_broker_that_does_not_answer(run: Run, fake: Cluster) -> None:
+    fake.silent = [BrokerId(2)]
+    result = run("doctor", *AT)
+    assert result.exit_code == 1
+    assert "broker 2 (silent), its agent:\n  it is registered, and does not answer\n" in result.stdout
+    assert "agree" not in result.stdout
+    fake.examined.findings.add(subject="broker 2", kind="silent", where="its agent", what="not for 25 s", advice="Look.")
+    [told] = json.loads(run("doctor", "-o", "json", *AT).stdout)["problems"]
+    assert told["what"] == "not for 25 s", "the controller knows for how long"
+
+
 def test_doctor_warns_of_full_volumes_and_of_who_suffers_and_is_status_0(run: Run, fake: Cluster) -> None:
     fake.known = [TopicFacts("t", [partition(0, 1, [1, 2, 3], [1])])]
     fake.min_isr = 2
