@@ -78,6 +78,8 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
         version=DESCRIBE_VERSION, resources=[asked], include_synonyms=True, include_documentation=True
     )
     (result,) = wire.ask(request, DESCRIBE_VERSION, broker=resource.broker).results
+    if result.error_code == ErrorCode.REQUEST_TIMED_OUT:
+        wire.check_ruled()
     if result.error_code != ErrorCode.NONE:
         raise refusal(str(resource), result.error_code, result.error_message)
     rows = [
@@ -148,6 +150,8 @@ def alter(
     )
     request = IncrementalAlterConfigsRequest(version=_ALTER_VERSION, resources=[altered], validate_only=dry_run)
     (response,) = wire.ask(request, _ALTER_VERSION).responses
+    if response.error_code == ErrorCode.REQUEST_TIMED_OUT:
+        wire.check_ruled()
     if response.error_code != ErrorCode.NONE:
         raise refusal(str(resource), response.error_code, response.error_message)
     if resource.type == TOPIC:

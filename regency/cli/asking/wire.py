@@ -145,9 +145,7 @@ class ClusterWire:
             else:
                 errors = _errors(answer)
                 if ruling is None and ErrorCode.REQUEST_TIMED_OUT in errors:
-                    facts = self.controller_facts()  # the broker that was asked waited in vain for one that rules
-                    if newest_ruler(facts) is None:
-                        raise none_rules(facts, why=_words(answer))
+                    self.check_ruled(_words(answer))  # the broker that was asked waited in vain for one that rules
                 if ErrorCode.NOT_CONTROLLER not in errors:
                     return answer
                 if time.monotonic() >= deadline:
@@ -174,9 +172,17 @@ class ClusterWire:
             raise none_rules(facts)
         return found
 
+    def check_ruled(self, why: str = "") -> None:
+        """Raises CommandFailed where no controller rules, in a broker's words for it if it has some."""
+        facts = self.controller_facts()
+        if newest_ruler(facts) is None:
+            raise none_rules(facts, why=why)
+
     def _live_ruler(self) -> BrokerId | None:
         facts = self.controller_facts()
         found = newest_ruler(facts)
+        if found is None and facts and all(each.in_contact is False for each in facts):
+            raise none_rules(facts)  # none can be elected, so it is not waited for
         if found is None and (blocked := next((each.blocked for each in facts if each.blocked), None)):
             raise CommandFailed(blocked, status=Exit.TIMED_OUT)  # to wait would be in vain
         if found is not None and found.broker not in self.brokers():

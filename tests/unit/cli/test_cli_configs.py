@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from fake_cluster import AT, FakeCluster
+from fake_cluster import AT, FakeCluster, facts
 
+from regency.cli.exits import Exit
 from regency.kafka.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
+from regency.model.kafka_errors import ErrorCode
 
 Run = Callable[..., Result]
 
@@ -132,3 +134,15 @@ def test_settings_of_a_topic_are_altered_and_returned_to_their_defaults(run: Run
 
     assert fake.changes() == [("retention.ms", 0, "5"), ("segment.ms", 1, None)]
     assert altered == {"topic": "t", "partitions": None, "config": {"retention.ms": "5"}}
+
+
+@pytest.mark.parametrize("words", [["get", "topic", "t"], ["set", "topic", "t", "retention.ms=5"]])
+def test_without_zookeeper_settings_end_as_all_else_that_needs_a_controller(
+    run: Run, fake: Cluster, words: list[str]
+) -> None:
+    fake.error = (ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper session 2 is over; there is none now.")
+    assert run(*AT, "configs", *words).exit_code == Exit.TIMED_OUT, "a controller rules, so it was only slow"
+    fake.facts = [facts(1, in_contact=False)]
+    result = run(*AT, "configs", *words)
+    assert result.exit_code == Exit.IN_PROGRESS
+    assert result.stderr.startswith("Error: ZooKeeper is away, so no controller rules: broker 1 has no contact with it.")

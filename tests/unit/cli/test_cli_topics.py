@@ -356,6 +356,13 @@ def test_where_none_rules_a_broker_says_why(admin: Cluster, run: Run, monkeypatc
         assert (result.exit_code, said in result.stderr) == (status, True)
 
 
+def test_a_controller_that_cannot_be_elected_without_zookeeper_is_not_waited_for(admin: Cluster, run: Run) -> None:
+    admin.facts = [facts(each, in_contact=False) for each in (1, 2, 3)]
+    result = run("topics", "create", "t", *AT)
+    assert (result.exit_code, admin.asked) == (4, [])
+    assert "ZooKeeper is away, so no controller rules: brokers 1, 2, 3 have no contact with it." in result.stderr
+
+
 def test_what_may_have_been_done_is_not_asked_for_twice(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: object) -> None:
         raise CommandFailed("The exchange failed.")
