@@ -160,6 +160,11 @@ class ClusterWire:
         answered = set(_answering([node.address for node in nodes.values()], SILENT_AFTER_S))
         return [broker for broker, node in nodes.items() if node.address not in answered]
 
+    def dead_brokers(self) -> list[int]:
+        """Brokers that partitions are assigned to and that are not live."""
+        named = {broker for topic in self.topics() for each in topic.partitions for broker in each.replica_nodes}
+        return sorted(named - {*map(int, self.brokers())})
+
     def controller_facts(self) -> list[ControllerFacts]:
         """What every controller process says of itself."""
         return describe_controllers(self.controllers())

@@ -65,7 +65,7 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         rows, silent = all_dirs(wire, [BrokerId(each) for each in brokers], frozenset(topics) or None)
-        dead = [] if brokers else dead_with_replicas(wire)
+        dead = [] if brokers else wire.dead_brokers()
     if topics and not any(row.logs for row in rows) and not silent:
         raise CommandFailed(
             f"None of these brokers has a log of {', '.join(topics)}.",
@@ -252,12 +252,6 @@ class LogDirRow(msgspec.Struct, frozen=True):
     usable_bytes: int | None
     total_bytes: int | None
     logs: list[LogRow]
-
-
-def dead_with_replicas(wire: ClusterWire) -> list[int]:
-    """Brokers that partitions are assigned to and that are not live."""
-    named = {broker for topic in wire.topics() for each in topic.partitions for broker in each.replica_nodes}
-    return sorted(named - {*map(int, wire.brokers())})
 
 
 def all_dirs(
