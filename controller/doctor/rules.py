@@ -316,4 +316,5 @@ def _told(state: LeaderIsrAndControllerEpoch | None) -> str:
     if state is None:
         return "none"
     now = state.leader_and_isr
-    return f"leader {now.leader}, isr {list(now.isr)}, leader epoch {now.leader_epoch}, version {now.zk_version}"
+    leader = now.leader if now.has_leader else "none"
+    return f"leader {leader}, isr {list(now.isr)}, leader epoch {now.leader_epoch}, version {now.zk_version}"
