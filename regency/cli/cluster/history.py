@@ -9,6 +9,7 @@ import time
 import click
 import msgspec
 
+from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.cluster.histories import Histories, by_line, print_histories, read_histories, with_dead_hosts
 from regency.cli.context import cluster_options, current
@@ -120,15 +121,18 @@ def _is_about(decision: Decision, subject: str, broker: int | None) -> bool:
 
 def _refuse_unknown(wire: ClusterWire, subject: str) -> None:
     """Raise CommandFailed for a subject that neither is in the cluster now nor has a record of any time."""
-    topics = [each.name for each in wire.topics()]
-    brokers = [f"broker {each}" for each in sorted(wire.controllers())]
-    partition = re.fullmatch(r"(.+)-\d+", subject)
+    topics = {each.name: [facts.partition_index for facts in each.partitions] for each in wire.topics()}
+    brokers = [f"broker {each}" for each in sorted({*wire.controllers(), *wire.dead_brokers()})]
+    named = re.fullmatch(r"(.+)-(\d{1,9})", subject)
+    of_topic = topics.get(named[1], []) if named is not None else []
     known = {"controller", *brokers, *topics}
-    if subject in known or (partition is not None and partition[1] in topics):
+    if subject in known or (named is not None and int(named[2]) in of_topic):
         return
     request = pb.ReadHistoryRequest(subjects=[subject, f"topic {subject}"], topic=subject)
     if read_histories(wire, request).decisions:
         return
+    if named is not None and of_topic:
+        check_partition(named[1], of_topic, int(named[2]))
     number = re.fullmatch(r"(?i)(?:broker)?[ _-]*(\d*)", subject)
     if number is None:
         near = difflib.get_close_matches(subject, sorted(known), n=3)

@@ -245,6 +245,15 @@ def test_an_unknown_subject_is_said_to_be_unknown(run: Run, fake: Cluster, subje
     assert (known.exit_code, known.stdout.startswith("Nothing was decided about flights-0, as far")) == (0, True)
 
 
+def test_a_dead_broker_is_known_and_a_partition_that_a_topic_lacks_is_not(run: Run, fake: Cluster) -> None:
+    fake.known = [TopicFacts("flights", [partition(0, 1, [1, 9]), partition(1, 1, [1])])]
+    assert "Did you mean 'broker 9'?" in run("history", "--subject", "9", *AT).stderr
+    assert run("history", "--subject", "broker 9", *AT).exit_code == 0
+    lacking = run("history", "--subject", "flights-2", *AT)
+    assert lacking.exit_code == 1
+    assert lacking.stderr.startswith("Error: Topic flights has no partition 2. It has 0 to 1.")
+
+
 def test_lines_fit_the_terminal_and_break_between_words() -> None:
     when = int(datetime(2026, 5, 4, 14, 30).astimezone().timestamp() * 1000)
     words = "broker 2 dead (its registration is gone): 6 partitions lost a replica, 2 have a new leader, 1 has none"
