@@ -235,7 +235,9 @@ class Watermark(NamedTuple):
     members: tuple[BrokerId, ...]
 
 
-def watermarks(context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]) -> dict[TopicPartition, Watermark]:
+def watermarks(
+    context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]
+) -> dict[TopicPartition, Watermark]:
     """High watermarks that are beyond a log of the ISR, as far as reports go: suspicious if that lasts."""
     found = {}
     for name, entry in context.topics.items():

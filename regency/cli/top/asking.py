@@ -110,9 +110,7 @@ class Asker:
             brokers=[
                 each
                 if each.address is None
-                else msgspec.structs.replace(
-                    each, leads=led[each.broker], follows=held[each.broker] - led[each.broker]
-                )
+                else msgspec.structs.replace(each, leads=led[each.broker], follows=held[each.broker] - led[each.broker])
                 for each in found.brokers
             ],
             partitions=PartitionCounts(len(topics), len(lines), offline, len(lines) - len(ill), len(ill)),

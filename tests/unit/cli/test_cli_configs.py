@@ -145,4 +145,6 @@ def test_without_zookeeper_settings_end_as_all_else_that_needs_a_controller(
     fake.facts = [facts(1, in_contact=False)]
     result = run(*AT, "configs", *words)
     assert result.exit_code == Exit.IN_PROGRESS
-    assert result.stderr.startswith("Error: ZooKeeper is away, so no controller rules: broker 1 has no contact with it.")
+    assert result.stderr.startswith(
+        "Error: ZooKeeper is away, so no controller rules: broker 1 has no contact with it."
+    )

@@ -334,7 +334,9 @@ def test_doctor_tells_of_a_live_broker_that_does_not_answer(run: Run, fake: Clus
     assert result.exit_code == 1
     assert "broker 2 (silent), its agent:\n  it is registered, and does not answer\n" in result.stdout
     assert "agree" not in result.stdout
-    fake.examined.findings.add(subject="broker 2", kind="silent", where="its agent", what="not for 25 s", advice="Look.")
+    fake.examined.findings.add(
+        subject="broker 2", kind="silent", where="its agent", what="not for 25 s", advice="Look."
+    )
     [told] = json.loads(run("doctor", "-o", "json", *AT).stdout)["problems"]
     assert told["what"] == "not for 25 s", "the controller knows for how long"
 
