@@ -285,6 +285,7 @@ def status() -> int:
       regency status
       regency status -o json | jq .problems
     """
+    current().refuse_without_lab("`regency cluster health` and `regency top --once` tell")
     found = cluster_status(current().directory)
     if current().json:
         print_json(found)

@@ -47,6 +47,7 @@ def logs(who: tuple[str, ...], follow: bool, lines: int | None, since: int) -> N
       regency logs controller --since 5m
       regency logs -o json | jq -r 'select(.process == "broker 1").text'
     """
+    current().refuse_without_lab("each machine has its own log: `journalctl --unit regency-agent`")
     directory = current().directory
     state = read_state(directory)
     if state is None:
