@@ -22,8 +22,8 @@ from regency.runtime.grpc.channels import InspectionClient, RpcFailed
 
 _WARNINGS_SHOWN = 20
 _SILENT_ADVICE = (
-    "Its agent is paused, overloaded, cut off or has just died: look at its process. Once its session with ZooKeeper is "
-    "over, others lead."
+    "Its agent is paused, overloaded, cut off or has just died: look at its process. Others lead once its session with "
+    "ZooKeeper is over."
 )
 
 
