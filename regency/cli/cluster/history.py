@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import time
+from functools import partial
 
 import click
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.cluster.histories import Histories, by_line, print_histories, read_histories, with_dead_hosts
-from regency.cli.context import cluster_options, current
+from regency.cli.context import cluster_options, completed, current
 from regency.cli.exits import CommandFailed
 from regency.cli.moments import Moment
 from regency.history.events import Event, change_of, events_of, step_of
@@ -30,7 +31,11 @@ _BROKER = re.compile(r"broker (\d+)")
 @click.option("--since", type=Moment(), default=0, help="From then on: 10m ago, 14:30, 2026-05-04T14:30.")
 @click.option("--until", type=Moment(), default=0, help="Up to then.")
 @click.option("-n", "--last", type=click.IntRange(min=1), help=f"The last N events.  [default: {LAST} without --since]")
-@click.option("--subject", help="About this alone: a topic, flights-3, `broker 2`, `controller`.")
+@click.option(
+    "--subject",
+    shell_complete=partial(completed, "topics"),
+    help="About this alone: a topic, flights-3, `broker 2`, `controller`.",
+)
 @click.option("--partitions", is_flag=True, help="A line for every partition, not one for all of an event.")
 @cluster_options
 def history(since: int, until: int, last: int | None, subject: str | None, partitions: bool) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 import click
 import msgspec
 
-from regency.cli.context import current, directory_option, output_option
+from regency.cli.context import completed, current, directory_option, output_option
 from regency.cli.moments import Moment
 from regency.cluster.errors import ClusterNotRunning
 from regency.cluster.logs import Entry, Wanted, log_files, merged
@@ -23,7 +24,7 @@ _WIDTH = 10
 
 
 @click.command()
-@click.argument("who", nargs=-1, metavar="[WHO]...")
+@click.argument("who", nargs=-1, metavar="[WHO]...", shell_complete=partial(completed, "lab_parts"))
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now, until Ctrl-C.")
 @click.option(
     "-n",

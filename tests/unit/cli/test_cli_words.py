@@ -21,6 +21,8 @@ from regency.cli.asking.wire import TopicFacts
 from regency.cli.context import tabulated
 from regency.cli.exits import CommandFailed
 from regency.cli.main import cli
+from regency.cluster.plan import plan_cluster
+from regency.cluster.state import write_state
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[3]
@@ -162,6 +164,12 @@ def test_the_script_of_a_shell_calls_the_command(run: Run, shell: str) -> None:
     assert result.exit_code == 0
     assert f"{completing.VARIABLE}={shell}_complete" in result.stdout
 
+        (["history", "--subject"], ["day", "day-1", "flights"]),
+        (["partitions", "plan", "--topics"], ["day", "day-1", "flights"]),
+        (["partitions", "plan", "--drain"], ["1", "2", "3"]),
+        (["schema", "verify"], ["replicas"]),
+        (["lab", "kill"], ["controller", "zookeeper", "all"]),
+        (["logs"], ["controller", "zookeeper", "all"]),
 
 def test_bash_completes_by_the_script() -> None:
     script = 'eval "$("$0" -m regency completion bash)"; COMP_WORDS=(regency completion z); COMP_CWORD=2; '
@@ -174,6 +182,18 @@ def test_bash_completes_by_the_script() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "zsh"), done.stderr
+
+
+def test_the_last_of_a_list_is_completed(fake: FakeCluster) -> None:
+    found = complete([*AT, "partitions", "plan", "--topics"], "flights,day")
+    assert [each.value for each in found] == ["flights,day", "flights,day-1"]
+
+
+def test_settings_of_brokers_and_the_labs_brokers_are_offered(tmp_path: Path) -> None:
+    assert [each.value for each in complete(["up", "--set"], "min.insync")] == ["min.insync.replicas="]
+    write_state(tmp_path, plan_cluster(tmp_path, brokers=2))
+    found = complete(["--dir", str(tmp_path), "lab", "pause"], "")
+    assert [each.value for each in found] == ["1", "2", "controller", "zookeeper", "all"]
 
 
 def test_a_terminal_shows_what_is_waited_for_and_for_how_long(
