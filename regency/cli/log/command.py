@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import click
 import msgspec
 
-from regency.cli.asking.naming import named
+from regency.cli.asking.naming import existing, named
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire, find
 from regency.cli.context import (
@@ -66,7 +66,10 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
     with cluster_wire(current().bootstrap_servers()) as wire:
         rows, silent = all_dirs(wire, [BrokerId(each) for each in brokers], frozenset(topics) or None)
         dead = [] if brokers else wire.dead_brokers()
-    if topics and not any(row.logs for row in rows) and not silent:
+        nowhere = bool(topics) and not any(row.logs for row in rows) and not silent
+        for topic in topics if nowhere else ():
+            existing(wire, topic)
+    if nowhere:
         raise CommandFailed(
             f"None of these brokers has a log of {', '.join(topics)}.",
             hint="`regency topics list` shows what there is.",
