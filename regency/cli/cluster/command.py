@@ -109,6 +109,8 @@ def look(*, last: bool) -> Health:
             silent = wire.silent_brokers()
             refused = refused_topics(wire, topics, silent) if last else []
     except CommandFailed as error:
+        if error.status is Exit.USAGE:  # an address that is none says nothing of the cluster
+            raise
         return Health(False, [error.message.rstrip(".")])
     return msgspec.structs.replace(judge(nodes, controllers, topics, _expected(), silent), refused=refused)
 

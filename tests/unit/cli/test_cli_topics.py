@@ -284,6 +284,12 @@ def test_address_that_is_none_is_named(run: Run) -> None:
     )
 
 
+def test_health_says_nothing_of_a_cluster_whose_address_is_none(run: Run) -> None:
+    result = run("cluster", "health", "--bootstrap-server", "localhost")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'localhost' is not HOST:PORT." in result.stderr
+
+
 def test_broker_that_is_paused_is_passed_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as paused, socket.create_server(("127.0.0.1", 0)) as awake:
         silent, answering = (f"127.0.0.1:{server.getsockname()[1]}" for server in (paused, awake))
