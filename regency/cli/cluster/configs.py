@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from difflib import get_close_matches
 from functools import partial
 
 import click
@@ -62,9 +63,13 @@ def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         rows = describe(wire, resource(kind, name), keys or None)
-    missing = [key for key in keys if key not in {row.key for row in rows}]
-    if missing:
-        raise CommandFailed(f"{resource(kind, name)} has no setting {missing[0]}.", hint="`--all` lists what there is.")
+        missing = [key for key in keys if key not in {row.key for row in rows}]
+        if missing:
+            near = get_close_matches(missing[0][:100], [row.key for row in describe(wire, resource(kind, name))], 1)
+            raise CommandFailed(
+                f"{resource(kind, name)} has no setting {missing[0]}.",
+                hint=f"Did you mean {near[0]}?" if near else "`--all` lists what there is.",
+            )
     if not everything and not keys:
         rows = [row for row in rows if row.source != "DEFAULT_CONFIG"]
         if kind == "topic":

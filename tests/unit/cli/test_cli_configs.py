@@ -75,6 +75,9 @@ def test_a_broker_is_asked_itself_and_all_brokers_by_any(run: Run, fake: Cluster
 
 
 def test_a_key_that_is_not_there_is_an_error(run: Run, fake: Cluster) -> None:
+    fake.configs = [config("min.insync.replicas", "2", 1)]
+    result = run(*AT, "configs", "get", "topic", "t", "min.insync.replica")
+    assert "topic t has no setting min.insync.replica. Did you mean min.insync.replicas?" in result.stderr
     result = run(*AT, "configs", "get", "topic", "t", "nonsense")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "topic t has no setting nonsense." in result.stderr
