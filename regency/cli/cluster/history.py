@@ -25,6 +25,7 @@ LAST = 20
 _LOOK_BACK_MS = (600_000, 7_200_000, 86_400_000)
 """The last events are looked for so far back, further where there are too few, then in all there is."""
 _BROKER = re.compile(r"broker (\d+)")
+_PARTITION = re.compile(r"(?!broker )(\S+) (\d+)")
 
 
 @click.command()
@@ -53,6 +54,8 @@ def history(since: int, until: int, last: int | None, subject: str | None, parti
     """
     if until and until < since:
         raise click.UsageError("--until is before --since.")
+    if subject is not None and (partition := _PARTITION.fullmatch(subject)) is not None:
+        subject = f"{partition[1]}-{partition[2]}"
     most = LAST if last is None and not since else last
     each_record = partitions or current().json
     with cluster_wire(current().bootstrap_servers()) as wire:
