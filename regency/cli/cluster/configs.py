@@ -9,6 +9,7 @@ from functools import partial
 import click
 
 from regency.cli.asking.config_requests import BROKER, TOPIC, Resource, alter, describe, is_own
+from regency.cli.asking.trouble import warn_of_min_isr
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.context import (
     INT32_MAX,
@@ -148,6 +149,8 @@ def _change(
     """Change what is asked for, and say so where that changes anything; `changing` None: it does."""
     with cluster_wire(current().bootstrap_servers()) as wire:
         alter(wire, target, changes, dry_run=dry_run)
+        if target.type == TOPIC and not dry_run:
+            warn_of_min_isr(wire, target.name, changes)
         rows = describe(wire, target, list(changes)) if current().json and not dry_run else []
     if changing is None or changing:
         conclude(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")

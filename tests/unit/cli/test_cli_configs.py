@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from fake_cluster import AT, FakeCluster, facts
+from fake_cluster import AT, FakeCluster, facts, partition
 
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.exits import Exit
 from regency.kafka.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
 from regency.model.kafka_errors import ErrorCode
@@ -127,6 +128,16 @@ def test_refusals_are_said_in_the_words_of_the_cluster(run: Run, fake: Cluster) 
     fake.error = (40, "no such key")
     result = run(*AT, "configs", "set", "topic", "t", "a=b")
     assert (result.exit_code, result.stderr) == (1, "Error: no such key\n")
+
+
+@pytest.mark.parametrize("words", [("configs", "set", "topic", "t"), ("topics", "alter", "t", "--set")])
+def test_a_topic_that_nobody_can_write_from_now_on_is_told_of(run: Run, fake: Cluster, words: tuple[str, ...]) -> None:
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2])])]
+    fake.min_isr = 3
+    told = run(*AT, *words, "min.insync.replicas=3")
+    assert told.exit_code == 0
+    assert "Warning: Topic t has 2 replicas and min.insync.replicas=3: nothing can ever be written to it" in told.stderr
+    assert "Warning" not in run(*AT, *words, "retention.ms=5").stderr
 
 
 def test_settings_of_a_topic_are_altered_and_returned_to_their_defaults(run: Run, fake: Cluster) -> None:
