@@ -118,6 +118,14 @@ class CliContext:
         """Whether data is wanted as JSON."""
         return self.output == "json"
 
+    def refuse_without_lab(self, instead: str) -> None:
+        """Raises CommandFailed where no cluster is in the directory and another was named: `instead` tells of that."""
+        if self.bootstrap and read_state(self.directory) is None:
+            raise CommandFailed(
+                f"There is no cluster in {self.directory}, and this command looks at no other.",
+                hint=f"Of the cluster at {self.bootstrap} {instead}.",
+            )
+
     def bootstrap_servers(self) -> str:
         """Where Kafka clients connect: as told, else the cluster that runs in the directory. Raises CommandFailed."""
         if self.bootstrap:

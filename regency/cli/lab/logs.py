@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 import click
 import msgspec
 
-from regency.cli.context import current, directory_option, output_option
+from regency.cli.context import completed, current, directory_option, output_option
 from regency.cli.moments import Moment
 from regency.cluster.errors import ClusterNotRunning
 from regency.cluster.logs import Entry, Wanted, log_files, merged
@@ -23,7 +24,7 @@ _WIDTH = 10
 
 
 @click.command()
-@click.argument("who", nargs=-1, metavar="[WHO]...")
+@click.argument("who", nargs=-1, metavar="[WHO]...", shell_complete=partial(completed, "lab_parts"))
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now, until Ctrl-C.")
 @click.option(
     "-n",
@@ -47,6 +48,7 @@ def logs(who: tuple[str, ...], follow: bool, lines: int | None, since: int) -> N
       regency logs controller --since 5m
       regency logs -o json | jq -r 'select(.process == "broker 1").text'
     """
+    current().refuse_without_lab("each machine has its own log: `journalctl --unit regency-agent`")
     directory = current().directory
     state = read_state(directory)
     if state is None:

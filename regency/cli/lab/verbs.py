@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import click
 
-from regency.cli.context import Seconds, current, directory_option, output_option, print_json
+from regency.cli.context import Seconds, completed, current, directory_option, output_option, print_json
 from regency.cli.waiting import waiting
 from regency.cluster.cluster import Cluster
 from regency.cluster.lab import STOP_GRACE_S, Lab
@@ -61,7 +62,9 @@ def _run(verb: Verb, targets: Sequence[str], *, grace_s: float = STOP_GRACE_S, w
 
 def _targets(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the targets, `--dir` and `-o`."""
-    argument = click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+    argument = click.argument(
+        "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=partial(completed, "lab_parts")
+    )
     return argument(directory_option(output_option(command)))
 
 

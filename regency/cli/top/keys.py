@@ -127,7 +127,7 @@ def seen(snapshot: Snapshot, view: View) -> Snapshot:
             if _has(word, decision.subject) and (not view.topic or _is_of(decision.subject, view.topic)):
                 line = f"{decision.subject}: {decision.decided} (was {decision.was}): {decision.why}"
                 key = decision.controller_epoch, decision.number
-                told.setdefault(key, EventLine(decision.time_ms, *key, line))
+                told.setdefault(key, EventLine(decision.time_ms, *key, line.replace("leader -1,", "no leader,")))
         events = [told[key] for key in sorted(told)]
     return msgspec.structs.replace(snapshot, brokers=in_order(brokers, view.sort), worst=worst, events=events)
 

@@ -35,13 +35,15 @@ def test_what_an_event_only_counts_is_told_of_the_topic_that_is_looked_at() -> N
         DecisionLine(3, 1, 3, "flights-0", "2", "leader 3, isr [3]", "first live replica"),
         DecisionLine(4, 1, 4, "flights-day-0", "2", "leader 3, isr [3]", "first live replica"),
         DecisionLine(5, 1, 5, "broker 2", "live", "dead", "gone"),
+        DecisionLine(6, 1, 6, "flights-1", "leader -1, isr [2]", "leader 2, isr [2]", "it is back"),
     ]
     snapshot = msgspec.structs.replace(SNAPSHOT, decisions=decided)
     assert [(e.number, e.told) for e in seen(snapshot, View(topic="flights")).events] == [
         (1, SNAPSHOT.events[0].told),
         (3, "flights-0: leader 3, isr [3] (was 2): first live replica"),
+        (6, "flights-1: leader 2, isr [2] (was no leader, isr [2]): it is back"),
     ]
-    assert [e.number for e in seen(snapshot, View(word="fligh")).events] == [1, 3, 4]
+    assert [e.number for e in seen(snapshot, View(word="fligh")).events] == [1, 3, 4, 6]
     assert [e.number for e in seen(snapshot, View()).events] == [1, 2]
 
 
