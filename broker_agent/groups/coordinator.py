@@ -240,26 +240,26 @@ class GroupCoordinator:
         else:
             self._do(led, led.shard.delete_group(group_id, respond))
 
-    # Metrics
+    # Metrics, which any thread may read
 
     @property
     def groups_by_state(self) -> Counter[GroupState]:
         """Groups of loaded partitions."""
         found: Counter[GroupState] = Counter()
-        for led in self._led.values():
+        for led in list(self._led.values()):
             if led.loaded:
-                found.update(led.shard.states)
+                found.update(dict(led.shard.states))
         return found
 
     @property
     def offset_count(self) -> int:
         """Committed offsets of these groups."""
-        return sum(led.shard.offset_count for led in self._led.values() if led.loaded)
+        return sum(led.shard.offset_count for led in list(self._led.values()) if led.loaded)
 
     @property
     def loading(self) -> int:
         """Partitions that are led and not loaded yet."""
-        return sum(not led.loaded for led in self._led.values())
+        return sum(not led.loaded for led in list(self._led.values()))
 
     def close(self) -> None:
         """The broker stops: everybody who waits is told to look for another coordinator."""
