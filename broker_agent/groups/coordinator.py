@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -224,7 +224,7 @@ class GroupCoordinator:
         led = self._find(group_id, may_be_empty=True)
         return DescribedGroup(led, group_id, state="") if isinstance(led, ErrorCode) else led.shard.describe(group_id)
 
-    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, Iterable[ListedGroup]]:
+    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, Sequence[ListedGroup]]:
         """ListGroups: those that are known; with an error where a partition is still being loaded."""
         if self._is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
@@ -240,26 +240,26 @@ class GroupCoordinator:
         else:
             self._do(led, led.shard.delete_group(group_id, respond))
 
-    # Metrics
+    # Metrics, which any thread may read
 
     @property
     def groups_by_state(self) -> Counter[GroupState]:
         """Groups of loaded partitions."""
         found: Counter[GroupState] = Counter()
-        for led in self._led.values():
+        for led in list(self._led.values()):
             if led.loaded:
-                found.update(led.shard.states)
+                found.update(dict(led.shard.states))
         return found
 
     @property
     def offset_count(self) -> int:
         """Committed offsets of these groups."""
-        return sum(led.shard.offset_count for led in self._led.values() if led.loaded)
+        return sum(led.shard.offset_count for led in list(self._led.values()) if led.loaded)
 
     @property
     def loading(self) -> int:
         """Partitions that are led and not loaded yet."""
-        return sum(not led.loaded for led in self._led.values())
+        return sum(not led.loaded for led in list(self._led.values()))
 
     def close(self) -> None:
         """The broker stops: everybody who waits is told to look for another coordinator."""
