@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import ClusterWire
+from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.waiting import waiting
@@ -96,6 +96,17 @@ def _by_coordinator(wire: ClusterWire, groups: Sequence[str], why: dict[str, str
             else:
                 raise refusal(f"group {each.key}", known, each.error_message)
     return by_broker
+
+
+def why_none(servers: str, group: str) -> str | None:
+    """Why a group has no coordinator at this moment, in words; None where it has one."""
+    why: dict[str, str] = {}
+    try:
+        with cluster_wire(servers) as wire:
+            _by_coordinator(wire, [group], why)
+    except CommandFailed as error:
+        return str(error).rstrip(".")
+    return why.get(group)
 
 
 def _known(group: str, code: int) -> ErrorCode:
