@@ -59,7 +59,9 @@ COMMIT_EVERY_MS = 1_000
     help="Start there: N (of one partition), -N (the last N of each), @TIME (such as @10m, @14:30, "
     "@2026-05-04T14:30), beginning, end.",
 )
-@click.option("--group", type=GROUP_NAME, help="As a member of this group: it shares partitions, and commits what it printed.")
+@click.option(
+    "--group", type=GROUP_NAME, help="As a member of this group: it shares partitions, and commits what it printed."
+)
 @click.option("--max-messages", type=Count(min=1), help="End after so many.")
 @click.option("--until-end", is_flag=True, help="End after the last record that is there.")
 @click.option("--timeout", type=Seconds(0.1), help="End when no record came for so many seconds.")

@@ -80,12 +80,9 @@ def list_all(states: tuple[str, ...]) -> int:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         found = list_groups(wire, states)
-    rows = [
-        GroupRow(each.group_id, each.group_state, each.protocol_type, int(broker))
-        for broker, some in found.rows.items()
-        for each in some
-    ]
-    show(sorted(rows, key=lambda row: row.group), ["group", "state", "protocol_type", "coordinator"])
+    told = sorted((each.group_id, int(broker), each) for broker, some in found.rows.items() for each in some)
+    rows = [GroupRow(group, each.group_state, each.protocol_type, broker) for group, broker, each in told]
+    show(rows, ["group", "state", "protocol_type", "coordinator"])
     return tell(found.notes)
 
 

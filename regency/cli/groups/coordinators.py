@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire
@@ -174,7 +174,9 @@ def list_groups(wire: ClusterWire, states: Collection[str] = ()) -> Listing:
             found.notes.append(f"Groups of broker {broker} may be missing: {told.removeprefix('its coordinator ')}.")
     unled = leaderless(wire)
     if unled:
-        found.notes.append(f"Groups of {counted(len(unled), 'partition')} without a leader are missing: {listed(unled)}.")
+        found.notes.append(
+            f"Groups of {counted(len(unled), 'partition')} without a leader are missing: {listed(unled)}."
+        )
     return found
 
 

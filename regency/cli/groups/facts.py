@@ -137,7 +137,9 @@ def _assigned(assignment: bytes) -> list[AssignedPartition] | None:
             topic = assignment[place + 2 : place + 2 + length].decode()
             (count,) = struct.unpack_from(">i", assignment, place + 2 + length)
             place += 6 + length
-            found += [AssignedPartition(topic, number) for number in struct.unpack_from(f">{count}i", assignment, place)]
+            found += [
+                AssignedPartition(topic, number) for number in struct.unpack_from(f">{count}i", assignment, place)
+            ]
             place += 4 * count
     except (struct.error, UnicodeDecodeError):
         return None
@@ -236,9 +238,7 @@ def with_offsets(
         lag = None if at is None or end is None else max(0, end - at.offset)
         row = OffsetRow(name.topic, name.partition, None if at is None else at.offset, end, lag)
         if reader is not None:
-            row = msgspec.structs.replace(
-                row, member_id=reader.member_id, client_id=reader.client_id, host=reader.host
-            )
+            row = msgspec.structs.replace(row, member_id=reader.member_id, client_id=reader.client_id, host=reader.host)
         rows.append(row)
     lags = [row.lag for row in rows if row.lag is not None]
     return msgspec.structs.replace(details, offsets=rows, lag=sum(lags) if lags else None)

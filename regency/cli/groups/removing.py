@@ -83,28 +83,31 @@ def delete_groups(names: tuple[str, ...], yes: bool) -> int:
         else:
             conclude(f"Deleted group {group}.")
     if current().json:
-        rows = [DeletedGroup(each, each not in errors, str(errors[each]) if each in errors else None) for each in wanted]
+        rows = [
+            DeletedGroup(each, each not in errors, str(errors[each]) if each in errors else None) for each in wanted
+        ]
         print_json(rows)
     return max((error.status for error in errors.values()), default=Exit.DONE)
 
 
 def _delete(wire: ClusterWire, groups: Sequence[str]) -> dict[str, ErrorCode]:
-    """What became of each. One that is gone when it is asked for again was deleted by an answer that was lost."""
+    """What became of each. One that is gone after a request that was not answered was deleted by that."""
     from regency.kafka.codec import DeleteGroupsRequest
 
-    asked: set[str] = set()
+    unanswered: set[str] = set()
 
-    def ask(broker: BrokerId, some: Sequence[str]) -> dict[str, tuple[int, bool]]:
-        again = asked.intersection(some)
-        asked.update(some)
+    def ask(broker: BrokerId, some: Sequence[str]) -> dict[str, tuple[int, None]]:
         request = DeleteGroupsRequest(version=_DELETE_VERSION, groups_names=list(some))
-        answer = wire.ask(request, _DELETE_VERSION, broker=broker)
-        return {each.group_id: (each.error_code, each.group_id in again) for each in answer.results}
+        try:
+            answer = wire.ask(request, _DELETE_VERSION, broker=broker)
+        except CommandFailed:
+            unanswered.update(some)
+            raise
+        return {each.group_id: (each.error_code, None) for each in answer.results}
 
-    return {
-        group: ErrorCode.NONE if again and error is ErrorCode.GROUP_ID_NOT_FOUND else error
-        for group, (error, again) in coordinated(wire, groups, ask).items()
-    }
+    told = {group: error for group, (error, _) in coordinated(wire, groups, ask).items()}
+    lost = {group for group in unanswered if told[group] is ErrorCode.GROUP_ID_NOT_FOUND}
+    return {group: ErrorCode.NONE if group in lost else error for group, error in told.items()}
 
 
 def _why(wire: ClusterWire, group: str, error: ErrorCode) -> CommandFailed | None:
@@ -147,15 +150,15 @@ def group_offsets(group: str, topics: tuple[str, ...], deletes: bool, yes: bool)
       regency groups offsets etl flights --delete
     """
     if deletes and not topics:
-        raise click.UsageError("--delete needs the topics whose offsets are deleted; `regency groups delete` deletes all.")
+        raise click.UsageError(
+            "--delete needs the topics whose offsets are deleted; `regency groups delete` deletes all."
+        )
     if yes and not deletes:
         raise click.UsageError("--yes goes with --delete.")
     with cluster_wire(current().bootstrap_servers()) as wire:
         describe_group(wire, group)
         found = {
-            name: each
-            for name, each in committed(wire, [group])[group].items()
-            if not topics or name.topic in topics
+            name: each for name, each in committed(wire, [group])[group].items() if not topics or name.topic in topics
         }
         _check_topics(wire, group, topics, {name.topic for name in found})
         if deletes:
@@ -182,7 +185,9 @@ def _check_topics(wire: ClusterWire, group: str, wanted: Collection[str], there:
             try:
                 existing(wire, topic)
             except TopicMissing as error:
-                raise TopicMissing(topic, hint=f"`regency groups offsets {group}` shows of which it has any.") from error
+                raise TopicMissing(
+                    topic, hint=f"`regency groups offsets {group}` shows of which it has any."
+                ) from error
             raise CommandFailed(f"Group {group} has committed no offsets of topic {topic}.")
 
 

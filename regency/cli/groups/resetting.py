@@ -114,14 +114,16 @@ class Wanted(msgspec.Struct, frozen=True):
 @click.option("--to-current", is_flag=True, help="Where it is; where it has committed nothing, at the end.")
 @click.option("--to-offset", type=Count(0, INT64_MAX), metavar="N", help="At this offset of each partition.")
 @click.option("--shift-by", type=click.IntRange(-INT64_MAX, INT64_MAX), metavar="N", help="So many further; -N: back.")
-@click.option("--to-datetime", type=Moment(), metavar="TIME", help="At the first record since, such as 2026-05-04T14:30.")
+@click.option(
+    "--to-datetime", type=Moment(), metavar="TIME", help="At the first record since, such as 2026-05-04T14:30."
+)
 @click.option("--by-duration", type=Length(), metavar="LENGTH", help="At the first record so long ago: 2h, P1DT2H.")
 @click.option("--from-file", type=FILE, help="As this CSV says: lines of topic,partition,offset.")
 @click.option("--export", is_flag=True, help="Print CSV for --from-file in place of the table.")
 @click.option("--create", is_flag=True, help="Make the group where it is not there.")
 @click.option("--execute", is_flag=True, help="Do it.  [default: only show it]")
 @cluster_options
-def reset_offsets(  # noqa: PLR0913  (options of Kafka's tool)
+def reset_offsets(
     group: str,
     scope: tuple[str, ...],
     to_earliest: bool,
