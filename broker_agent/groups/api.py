@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from regency.model.ids import LeaderEpoch, Offset, TopicPartition
+from regency.kafka.groups.records import OffsetAndMetadata
+from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 NO_GENERATION: Final = -1
@@ -97,16 +98,6 @@ class LeavingMember(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class OffsetAndMetadata(msgspec.Struct, frozen=True):
-    """A committed offset. `expire_ms` (wall) is None but for commits of versions 2 to 4 with a retention."""
-
-    offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str
-    commit_ms: int
-    expire_ms: int | None = None
-
-
 class DescribedMember(msgspec.Struct, frozen=True):
     """A row of DescribeGroups. Metadata and assignment are empty unless the group is stable."""
 
@@ -144,10 +135,8 @@ Record: TypeAlias = tuple[bytes, bytes | None]
 class Append(msgspec.Struct, frozen=True):
     """Records to append to the shard's partition as one batch with acks=all.
 
-    `done` is called once, with NONE or the coordinator's error code for the outcome, and the time; it gives what
-    follows. By then the group may have changed in any way, or be gone. Errors of the log are translated before:
-    NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC_OR_PARTITION, timeout: COORDINATOR_NOT_AVAILABLE; NOT_LEADER_OR_FOLLOWER and
-    KAFKA_STORAGE_ERROR: NOT_COORDINATOR; RECORD_LIST_TOO_LARGE and MESSAGE_TOO_LARGE: as the caller of `done` finds it.
+    `done` is called once, with the log's error code or NONE, and the time; it gives what follows. By then the group may
+    have changed in any way, or be gone, the shard unloaded. What the log's error means to a client, `done` knows.
     """
 
     records: tuple[Record, ...]
@@ -171,3 +160,6 @@ class Effects(msgspec.Struct):
 
 OffsetResults: TypeAlias = dict[TopicPartition, ErrorCode]
 """Outcomes of a commit or a deletion of offsets, by partition."""
+
+FetchedOffsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata | ErrorCode | None]
+"""What is committed; None where nothing is, UNSTABLE_OFFSET_COMMIT where that is not decided yet."""

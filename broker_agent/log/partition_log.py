@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
+from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, Origin, check_produced, check_replicated
 from regency.broker_agent.log.errors import CutNotPrepared, IndexInDoubt, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_state import (
@@ -75,16 +75,17 @@ class PartitionLog(LogCore):
     """The log of one replica. log start <= high watermark <= log end, and recovery point <= log end, always."""
 
     @_on_disk
-    def append_as_leader(self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-        """Append what a producer sent, which must be one batch; `now_ms` is wall time.
+    def append_as_leader(
+        self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Append what a producer sent, or a coordinator here wrote: one batch; `now_ms` is wall time.
 
         Raises RecordsRejected; a batch that is already there is not written again but answered with its old place.
         """
-        header = check_produced(records, self.config)
+        header = check_produced(records, self.config, origin)
         stamps_time = self.config.message_timestamp_type == LOG_APPEND_TIME
-        if header.producer_id >= 0 and (
-            known := self._producers.check(header, all_known=self._knows_every_producer(now_ms))
-        ):
+        is_numbered = origin is Origin.CLIENT and header.producer_id >= 0
+        if is_numbered and (known := self._producers.check(header, all_known=self._knows_every_producer(now_ms))):
             appended_ms = known.timestamp if stamps_time else -1
             return AppendInfo(known.first_offset, known.last_offset, appended_ms, self._log_start, duplicate=True)
         data = bytearray(records)

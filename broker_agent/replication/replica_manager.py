@@ -28,9 +28,9 @@ from regency.broker_agent.replication.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.fetcher.throttle import Throttles, unlimited
-from regency.broker_agent.replication.hosting import HostedPartitions
+from regency.broker_agent.replication.hosting import HostedPartitions, Leading
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.offsets import OffsetQueries
+from regency.broker_agent.replication.offsets import LedRead, OffsetQueries
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.schedule import Schedule
@@ -39,7 +39,7 @@ from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, Fetc
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
-from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.model.settings.log_config import NEVER, LogConfig
@@ -99,6 +99,21 @@ class ReplicaManager:
         with self._hosting.completions:
             self._produce.append(acks, timeout_ms, batches, respond)
 
+    def append_own(
+        self,
+        tp: TopicPartition,
+        leader_epoch: LeaderEpoch,
+        timeout_ms: int,
+        batch: bytes | bytearray,
+        respond: Callable[[ProduceResult], None],
+    ) -> None:
+        """Append a batch that a coordinator here wrote as the leader of `leader_epoch`, with acks=all.
+
+        `respond` is called once, now or later. FENCED_LEADER_EPOCH: that epoch is over, and nothing was appended.
+        """
+        with self._hosting.completions:
+            self._produce.append_own(tp, leader_epoch, timeout_ms, batch, respond)
+
     def fetch(
         self,
         params: FetchParams,
@@ -111,6 +126,14 @@ class ReplicaManager:
         """
         with self._hosting.completions:
             return self._fetch.fetch(params, partitions, respond)
+
+    def read_led(self, tp: TopicPartition, offset: Offset, max_bytes: int) -> LedRead | ErrorCode:
+        """Whole batches from `offset` on, for a coordinator of this broker: also what not all replicas have yet."""
+        return self._offsets.read_led(tp, offset, max_bytes)
+
+    def watch_leading(self, topic: str, watcher: Leading) -> None:
+        """Have a coordinator told which partitions of its topic this broker leads, in which epoch, or leads no more."""
+        self._hosting.watch_leading(topic, watcher)
 
     def list_offset(
         self, tp: TopicPartition, timestamp: int, current_leader_epoch: LeaderEpoch, replica_id: BrokerId
