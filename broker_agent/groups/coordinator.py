@@ -28,6 +28,7 @@ from regency.broker_agent.groups.api import (
     ListedGroup,
     OffsetAndMetadata,
     OffsetResults,
+    Survey,
     SyncRequest,
     SyncResult,
 )
@@ -55,6 +56,8 @@ logger = logging.getLogger(__name__)
 SLICE_MS: Final = 5
 SLICE_STEPS: Final = 50
 """How long, and for how many steps, long work goes on before it lets others in."""
+SURVEYED_AT_ONCE: Final = 200
+"""Offsets in one step of a survey."""
 RETRY_MS: Final = 1_000
 """Pause before a partition that could not be loaded, or a count that could not be read, is tried again."""
 
@@ -255,6 +258,37 @@ class GroupCoordinator:
     def offset_count(self) -> int:
         """Committed offsets of these groups."""
         return sum(led.shard.offset_count for led in self._led.values() if led.loaded)
+
+    def survey(self, most: int, done: Callable[[Survey], None]) -> None:
+        """Look at all groups of loaded partitions in slices; `done` is called at the end, not after `close`.
+
+        Groups are left out where groups and offsets together would be more than `most`.
+        """
+        self._chores.append(self._survey(most, done))
+        self._work()
+
+    def _survey(self, most: int, done: Callable[[Survey], None]) -> Iterator[None]:
+        found = Survey()
+        room, looked = most, 0
+        for group in [group for led in self._led.values() if led.loaded for group in led.shard.groups]:
+            size = len(group.offsets)
+            if group.state is GroupState.DEAD:
+                continue
+            if size >= room:
+                found.left_out += size
+                continue
+            room -= size + 1
+            found.members[group.group_id] = len(group.members)
+            offsets = found.offsets[group.group_id] = {}
+            for name in list(group.offsets.committed()):
+                committed = group.offsets.get(name)
+                if committed is not None:
+                    offsets[name] = committed.offset
+                looked += 1
+                if looked % SURVEYED_AT_ONCE == 0:
+                    yield
+            yield
+        done(found)
 
     @property
     def loading(self) -> int:

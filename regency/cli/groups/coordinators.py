@@ -12,6 +12,7 @@ from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.waiting import waiting
+from regency.clients.cluster_metadata import error_code
 from regency.kafka.apis import Message
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
@@ -65,7 +66,7 @@ def coordinated(wire: ClusterWire, groups: Sequence[str], ask: Ask[T]) -> dict[s
                         why.update(dict.fromkeys(some, str(error).rstrip(".")))
                         break
                     for group, (code, answer) in told.items():
-                        known = _known(group, code)
+                        known = error_code(code)
                         if known in _PASSING:
                             why[group] = _WHY[known]
                         else:
@@ -88,7 +89,7 @@ def _by_coordinator(wire: ClusterWire, groups: Sequence[str], why: dict[str, str
             version=_FIND_VERSION, key_type=0, coordinator_keys=list(groups[start : start + _AT_ONCE])
         )
         for each in wire.ask(request, _FIND_VERSION).coordinators:
-            known = _known(each.key, each.error_code)
+            known = error_code(each.error_code)
             if known is ErrorCode.NONE:
                 by_broker.setdefault(BrokerId(each.node_id), []).append(each.key)
             elif known in _PASSING:
@@ -107,13 +108,6 @@ def why_none(servers: str, group: str) -> str | None:
     except CommandFailed as error:
         return str(error).rstrip(".")
     return why.get(group)
-
-
-def _known(group: str, code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError as error:
-        raise refusal(f"group {group}", code) from error
 
 
 def _none(wire: ClusterWire, group: str, why: str) -> CommandFailed:
@@ -170,7 +164,8 @@ def list_groups(wire: ClusterWire, states: Collection[str] = ()) -> Listing:
             time.sleep(LOOK_EVERY_S)
         found.rows[broker] = list(answer.groups)
         if answer.error_code != ErrorCode.NONE:
-            told = _WHY.get(_known("", answer.error_code), ErrorCode(answer.error_code).name)
+            error = error_code(answer.error_code)
+            told = _WHY.get(error, error.name)
             found.notes.append(f"Groups of broker {broker} may be missing: {told.removeprefix('its coordinator ')}.")
     unled = leaderless(wire)
     if unled:

@@ -41,6 +41,7 @@ from regency.cli.groups.facts import (
 )
 from regency.cli.groups.removing import in_use
 from regency.cli.moments import Moment
+from regency.clients.cluster_metadata import error_code
 from regency.kafka.apis import Message
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -366,7 +367,7 @@ def _commit(wire: ClusterWire, group: str, rows: Sequence[ResetRow]) -> None:
         raise in_use(wire, group, "offsets can be reset")
     if error is not ErrorCode.NONE:
         raise refusal(f"group {group}", error)
-    failed = {name: ErrorCode(code).name for name, code in codes.items() if code != ErrorCode.NONE}
+    failed = {name: error_code(code).name for name, code in codes.items() if code != ErrorCode.NONE}
     if failed:
         told = listed([f"{name} {code}" for name, code in failed.items()])
         raise CommandFailed(
@@ -383,7 +384,6 @@ _OF_THE_GROUP = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
     }
 )
 """Errors that a coordinator answers of all partitions of a commit alike."""
