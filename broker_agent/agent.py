@@ -255,11 +255,13 @@ class Agent:
             admin,
             producer_ids,
             StoredConfigs(session, self._zookeeper_worker),
+            parts.groups,
             cluster_id,
             self._clock,
         )
         self._metrics.listener = listener.stats
         stack.push_async_callback(listener.stop)
+        stack.callback(parts.groups.close)  # before the listener: members that wait are told to look elsewhere
         for endpoint in self._settings.listeners:
             try:
                 port = await listener.start(endpoint)

@@ -21,6 +21,7 @@ from regency.broker_agent.control.gate import read_office, registered_epoch
 from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.control.strays import Strays
+from regency.broker_agent.groups.coordinator import GroupCoordinator
 from regency.broker_agent.log.directories.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
@@ -111,6 +112,7 @@ class Parts(msgspec.Struct, frozen=True):
     registration: Registration
     writer: IsrWriter
     replicas: ReplicaManager
+    groups: GroupCoordinator
     service: ControlService
 
 
@@ -231,8 +233,18 @@ def build(settings: BrokerSettings, adapters: Adapters, found: Opened) -> Parts:
     found.configs.on_throttles = replicas.on_throttles_changed
     adapters.timer.bind(replicas.run_due)
     metadata.subscribe(lambda _: replicas.on_metadata_changed())
+    groups = GroupCoordinator(
+        settings,
+        replicas,
+        metadata,
+        found.session,
+        adapters.zookeeper_worker,
+        adapters.clock,
+        adapters.later,
+        adapters.new_uuid,
+    )
     service = _control_service(settings, adapters, found, metadata, registration, replicas)
-    return Parts(found.session, found.logs, metadata, registration, writer, replicas, service)
+    return Parts(found.session, found.logs, metadata, registration, writer, replicas, groups, service)
 
 
 def _replica_manager(

@@ -26,13 +26,12 @@ from regency.broker_agent.groups.api import (
     JoinResult,
     LeavingMember,
     ListedGroup,
-    OffsetAndMetadata,
     OffsetResults,
     Survey,
     SyncRequest,
     SyncResult,
 )
-from regency.broker_agent.groups.group import GroupCounters, GroupState
+from regency.broker_agent.groups.context import GroupCounters, GroupState
 from regency.broker_agent.groups.loading import Load, LoadFailed, steps_left
 from regency.broker_agent.groups.shard import GroupShard
 from regency.broker_agent.ports import Worker
@@ -40,6 +39,7 @@ from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.replication.purgatory import Completions
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.kafka.groups.placement import OFFSETS_TOPIC, partition_of
+from regency.kafka.groups.records import OffsetAndMetadata
 from regency.kafka.records import encode_batch
 from regency.model import znodes
 from regency.model.clock import Clock
@@ -220,20 +220,20 @@ class GroupCoordinator:
         if isinstance(led, ErrorCode):
             respond(led, {})
         else:
-            self._do(led, led.shard.delete_offsets(group_id, partitions, respond, self._now()))
+            self._do(led, led.shard.delete_offsets(group_id, partitions, respond))
 
     def describe(self, group_id: str) -> DescribedGroup:
         """DescribeGroups, of one."""
         led = self._find(group_id, may_be_empty=True)
         return DescribedGroup(led, group_id, state="") if isinstance(led, ErrorCode) else led.shard.describe(group_id)
 
-    def list(self, states: Collection[str]) -> tuple[ErrorCode, Iterable[ListedGroup]]:
+    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, Iterable[ListedGroup]]:
         """ListGroups: those that are known; with an error where a partition is still being loaded."""
         if self._is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
         is_loading = any(not led.loaded for led in self._led.values())
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
-        return error, [group for led in self._led.values() if led.loaded for group in led.shard.list(states)]
+        return error, [group for led in self._led.values() if led.loaded for group in led.shard.list_groups(states)]
 
     def delete_group(self, group_id: str, respond: Callable[[ErrorCode], None]) -> None:
         """DeleteGroups, of one."""
@@ -241,7 +241,7 @@ class GroupCoordinator:
         if isinstance(led, ErrorCode):
             respond(led)
         else:
-            self._do(led, led.shard.delete_group(group_id, respond, self._now()))
+            self._do(led, led.shard.delete_group(group_id, respond))
 
     # Metrics
 

@@ -588,7 +588,8 @@ class Group:
                 f"group {self.group_id} cannot go from {self.state.value} to {state.value}, only from {names}"
             )
         self._context.states[self.state] -= 1
-        self._context.states[state] += 1
+        if state is not GroupState.DEAD:  # then it is not there to be counted
+            self._context.states[state] += 1
         self.state = state
         self.state_ms = self._context.wall_ms()
 

@@ -46,8 +46,8 @@ from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 
-_STEP: Final = 5_000
-"""Offsets or groups that are looked at in one step: some 5 ms."""
+_STEP: Final = 2_000
+"""Offsets or groups that are looked at in one step: some 10 ms where all of them go."""
 
 _BATCH_BYTES: Final = 256 << 10
 """Keys of tombstones in one append: far below what a batch of the topic may have (`max.message.bytes`, 1 MiB)."""

@@ -416,6 +416,10 @@ class PartitionLog(LogCore):
         self.topic_id = topic_id
         self._services.syncs.later(path, self.home.failed)
 
+    def latest_producers(self) -> list[tuple[int, int, int, int]]:
+        """Id, epoch, last sequence number (-1: none) and last timestamp of each producer that is remembered."""
+        return self._producers.latest()
+
     def producers_below_start(self) -> bytes:
         """A snapshot of the producers that have batches below the log start, and of these batches; empty for none."""
         states, left_out = self._producers.below(self._log_start, MOST_TOLD)

@@ -110,6 +110,16 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     """Where reads found its files damaged, for people."""
 
 
+class ActiveProducer(msgspec.Struct, frozen=True):
+    """A producer that a log remembers; -1 where it has written nothing in its epoch."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    """Wall time."""
+
+
 class LogDescription(msgspec.Struct, frozen=True):
     """One log in a log directory."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
+    ActiveProducer,
     AppliedState,
     LeaderAddress,
     LogDirDescription,
@@ -146,6 +147,13 @@ class ReplicaManager:
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Largest epoch not above `leader_epoch` in the leader's log, and where it ends. Only leaders answer."""
         return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, leader_epoch)
+
+    def active_producers(self, tp: TopicPartition) -> list[ActiveProducer] | ErrorCode:
+        """Idempotent producers that the leader's log remembers (KIP-664)."""
+        found = self._hosting.find_led(tp)
+        return (
+            found if isinstance(found, ErrorCode) else [ActiveProducer(*each) for each in found.log.latest_producers()]
+        )
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Name of a topic with a partition hosted here: known from LeaderAndIsr, often before metadata has it."""

@@ -27,6 +27,8 @@ _FLEXIBLE = 4
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
+_KEY_HEAD = struct.Struct(">hh")
+"""Of an offset key: version, length of the group id."""
 _OFFSET_HEAD = struct.Struct(">hqih")
 """Of an offset value of version 3: version, offset, leader epoch, length of the metadata."""
 
@@ -114,8 +116,8 @@ class GroupValue(NamedTuple):
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Key of a committed offset."""
     group, name = group_id.encode(), topic.encode()
-    form = f">hh{len(group)}sh{len(name)}si"
-    return struct.pack(form, _OFFSET_KEY_WRITTEN, len(group), group, len(name), name, partition)
+    head = _KEY_HEAD.pack(_OFFSET_KEY_WRITTEN, len(group))
+    return head + group + _SHORT.pack(len(name)) + name + _INT.pack(partition)
 
 
 def group_key(group_id: str) -> bytes:

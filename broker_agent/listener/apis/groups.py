@@ -1,0 +1,130 @@
+"""DescribeGroups, ListGroups and DeleteGroups: groups as tools see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from regency.broker_agent.groups.api import DescribedGroup, ListedGroup
+from regency.broker_agent.listener.apis.services import Services
+from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.kafka.codec import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, Message, Request
+from regency.model.kafka_errors import ErrorCode
+
+GROUP_OPERATIONS: Final = frozenset({3, 6, 8})
+"""Read, delete, describe: all, as there is no authorizer."""
+CLASSIC: Final = "classic"
+_LIST_WITH_STATES: Final = 4
+_LIST_WITH_TYPES: Final = 5
+
+
+def handle_describe(services: Services, exchange: Exchange) -> None:
+    """State and members of groups; one that is not there is Dead."""
+    request = exchange.request
+    exchange.take(partial(_described, request, [services.groups.describe(name) for name in request.message.groups]))
+
+
+def failure_of_describe(request: Request) -> Message:
+    """The answer when the handler of DescribeGroups failed."""
+    failed = ErrorCode.UNKNOWN_SERVER_ERROR
+    return _described(request, [DescribedGroup(failed, name, state="") for name in request.message.groups])
+
+
+def _described(request: Request, groups: Iterable[DescribedGroup]) -> Message:
+    version = request.version
+    group_class = DescribeGroupsResponse.DescribedGroup
+    asked = request.message.include_authorized_operations
+    return DescribeGroupsResponse(
+        version=version,
+        groups=[
+            group_class(
+                version=version,
+                error_code=int(group.error),
+                group_id=group.group_id,
+                group_state=group.state,
+                protocol_type=group.protocol_type,
+                protocol_data=group.protocol,
+                members=[
+                    group_class.DescribedGroupMember(
+                        version=version,
+                        member_id=member.member_id,
+                        group_instance_id=member.instance_id,
+                        client_id=member.client_id,
+                        client_host=member.client_host,
+                        member_metadata=member.metadata,
+                        member_assignment=member.assignment,
+                    )
+                    for member in group.members
+                ],
+                authorized_operations=GROUP_OPERATIONS if asked and group.error is ErrorCode.NONE else None,
+            )
+            for group in groups
+        ],
+    )
+
+
+def handle_list(services: Services, exchange: Exchange) -> None:
+    """The groups that this broker keeps, of the states and types that are asked for, in any case."""
+    request = exchange.request
+    message = request.message
+    types = message.types_filter if request.version >= _LIST_WITH_TYPES else ()
+    states = message.states_filter if request.version >= _LIST_WITH_STATES else ()
+    error, groups = services.groups.list_groups(states)
+    if types and CLASSIC not in {each.lower() for each in types}:
+        groups = ()
+    exchange.take(partial(_listed, request.version, error, groups))
+
+
+def failure_of_list(request: Request) -> Message:
+    """The answer when the handler of ListGroups failed."""
+    return _listed(request.version, ErrorCode.UNKNOWN_SERVER_ERROR, ())
+
+
+def _listed(version: int, error: ErrorCode, groups: Iterable[ListedGroup]) -> Message:
+    return ListGroupsResponse(
+        version=version,
+        error_code=int(error),
+        groups=[
+            ListGroupsResponse.ListedGroup(
+                version=version,
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=CLASSIC,
+            )
+            for group in groups
+        ],
+    )
+
+
+def handle_delete(services: Services, exchange: Exchange) -> None:
+    """Forget groups without members, with all that they have committed; answered when the last is gone."""
+    request = exchange.request
+    names = list(dict.fromkeys(request.message.groups_names))
+    results: dict[str, ErrorCode] = {}
+
+    def respond(name: str, error: ErrorCode) -> None:
+        results[name] = error
+        if len(results) == len(names):
+            guarded(exchange, lambda: exchange.answer(_deleted(request.version, results)))
+
+    if not names:
+        exchange.answer(_deleted(request.version, {}))
+    for name in names:
+        services.groups.delete_group(name, partial(respond, name))
+
+
+def failure_of_delete(request: Request) -> Message:
+    """The answer when the handler of DeleteGroups failed."""
+    return _deleted(request.version, dict.fromkeys(request.message.groups_names, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _deleted(version: int, results: dict[str, ErrorCode]) -> Message:
+    return DeleteGroupsResponse(
+        version=version,
+        results=[
+            DeleteGroupsResponse.DeletableGroupResult(version=version, group_id=name, error_code=int(error))
+            for name, error in results.items()
+        ],
+    )
