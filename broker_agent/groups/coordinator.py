@@ -264,31 +264,15 @@ class GroupCoordinator:
 
         Groups are left out where groups and offsets together would be more than `most`.
         """
-        self._chores.append(self._survey(most, done))
-        self._work()
-
-    def _survey(self, most: int, done: Callable[[Survey], None]) -> Iterator[None]:
         found = Survey()
-        room, looked = most, 0
-        for group in [group for led in self._led.values() if led.loaded for group in led.shard.groups]:
-            size = len(group.offsets)
-            if group.state is GroupState.DEAD:
-                continue
-            if size >= room:
-                found.left_out += size
-                continue
-            room -= size + 1
-            found.members[group.group_id] = len(group.members)
-            offsets = found.offsets[group.group_id] = {}
-            for name in list(group.offsets.committed()):
-                committed = group.offsets.get(name)
-                if committed is not None:
-                    offsets[name] = committed.offset
-                looked += 1
-                if looked % SURVEYED_AT_ONCE == 0:
-                    yield
-            yield
-        done(found)
+        shards = [led.shard for led in self._led.values() if led.loaded]
+
+        def steps() -> Iterator[None]:
+            yield from look_at(shards, most, found)
+            done(found)
+
+        self._chores.append(steps())
+        self._work()
 
     @property
     def loading(self) -> int:
@@ -521,3 +505,26 @@ class GroupCoordinator:
                 break
         self._is_working = False
         self._work()
+
+
+def look_at(shards: Sequence[GroupShard], most: int, found: Survey) -> Iterator[None]:
+    """Put their groups into `found`, step by step; those that are gone when their turn comes are left out."""
+    room, looked = most, 0
+    for group in [group for shard in shards for group in shard.groups]:
+        size = len(group.offsets)
+        if group.state is GroupState.DEAD:
+            continue
+        if size >= room:
+            found.left_out += size
+            continue
+        room -= size + 1
+        found.members[group.group_id] = len(group.members)
+        offsets = found.offsets[group.group_id] = {}
+        for name in list(group.offsets.committed()):
+            committed = group.offsets.get(name)
+            if committed is not None:
+                offsets[name] = committed.offset
+            looked += 1
+            if looked % SURVEYED_AT_ONCE == 0:
+                yield
+        yield
