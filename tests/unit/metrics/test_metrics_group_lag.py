@@ -55,9 +55,7 @@ class Brokers:
     def view(self) -> MetadataSnapshot:
         listener = BrokerSettings(broker_id=BrokerId(1), zookeeper_connect="z:1").inter_broker_listener_name
         nodes = {
-            BrokerId(number): BrokerNode(
-                BrokerId(number), BrokerEpoch(1), (Endpoint(listener, "h", number),)
-            )
+            BrokerId(number): BrokerNode(BrokerId(number), BrokerEpoch(1), (Endpoint(listener, "h", number),))
             for number in (1, 2)
         }
         topics: dict[str, dict[int, PartitionMetadata]] = {}
