@@ -23,14 +23,19 @@ def run(cluster: Cluster, *words: str) -> str:
     return done.stdout
 
 
-def test_the_coordinator_alone_tells_the_lag_and_top_shows_it(
-    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
-) -> None:
-    create_topic(cluster, partitions=3)  # each agent leads one
+def write(cluster: Cluster) -> None:
+    """A hundred records into each partition."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(300):
         producer.produce("t", b"x", partition=number % 3)
     assert producer.flush(30) == 0
+
+
+def test_the_coordinator_alone_tells_the_lag_and_top_shows_it(
+    cluster: Cluster, create_topic: Callable[..., None], scrapes: Callable[..., Any], eventually: Any
+) -> None:
+    create_topic(cluster, partitions=3)  # each agent leads one
+    write(cluster)
     run(cluster, "groups", "reset-offsets", "slow", "--topic", "t", "--to-offset", "20", "--create", "--execute")
     [described] = json.loads(run(cluster, "groups", "describe", "slow", "-o", "json"))
     ask = scrapes(cluster)
@@ -56,14 +61,18 @@ def test_the_coordinator_alone_tells_the_lag_and_top_shows_it(
 
     paused = next(broker for broker in cluster.broker_ids if broker != described["coordinator"])
     cluster.pause(paused)
+
+    def told() -> Any:
+        return ask.agent(described["coordinator"]).all(LAG_SUM, consumergroup="slow")
+
     try:
 
         def is_partly_unknown() -> bool:
             samples = ask.agent(described["coordinator"])
             unknown = samples.one("regency_consumergroup_lag_unknown_partitions")
-            return unknown == 1 and samples.all(LAG_SUM, consumergroup="slow") == []
+            return bool(unknown == 1 and told() == [])
 
         eventually(is_partly_unknown, within=20, what="a sum of which a part is not known is not told")
-        eventually(lambda: telling().get(described["coordinator"]) == [240], within=60, what="another leader tells it")
+        eventually(lambda: told() == [240], within=60, what="another leader tells it")
     finally:
         cluster.resume(paused)
