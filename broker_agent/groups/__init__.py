@@ -1,7 +1,8 @@
 """The group coordinator, classic protocol of Kafka 3.9: members, generations, committed offsets.
 
-`shard` has all groups of one partition of `__consumer_offsets`; `group` is one of them, with its states. Both are pure:
-each call takes the time and gives `Effects`: answers to send, records to append, after which it is called again.
+`shard` has all groups of one partition of `__consumer_offsets`; `group` is one of them: its generations, with its
+`membership` and `offsets`; `context` has states and what groups share, `timers` their deadlines. All are pure: a call
+takes the time and gives `Effects`: answers to send, and records to append, after which it is called again.
 `coordinator` stands at the edge: it owns a shard for each partition that this broker leads, loads it from the log in
 slices when the broker becomes leader, drops it when the broker is leader no more, appends and answers.
 

@@ -243,21 +243,21 @@ class GroupCoordinator:
         else:
             self._do(led, led.shard.delete_group(group_id, respond))
 
-    # Metrics
+    # Metrics, which any thread may read
 
     @property
     def groups_by_state(self) -> Counter[GroupState]:
         """Groups of loaded partitions."""
         found: Counter[GroupState] = Counter()
-        for led in self._led.values():
+        for led in list(self._led.values()):
             if led.loaded:
-                found.update(led.shard.states)
+                found.update(dict(led.shard.states))
         return found
 
     @property
     def offset_count(self) -> int:
         """Committed offsets of these groups."""
-        return sum(led.shard.offset_count for led in self._led.values() if led.loaded)
+        return sum(led.shard.offset_count for led in list(self._led.values()) if led.loaded)
 
     def survey(self, most: int, done: Callable[[Survey], None]) -> None:
         """Look at all groups of loaded partitions in slices; `done` is called at the end, not after `close`.
@@ -277,7 +277,7 @@ class GroupCoordinator:
     @property
     def loading(self) -> int:
         """Partitions that are led and not loaded yet."""
-        return sum(not led.loaded for led in self._led.values())
+        return sum(not led.loaded for led in list(self._led.values()))
 
     def close(self) -> None:
         """The broker stops: everybody who waits is told to look for another coordinator."""
@@ -305,7 +305,8 @@ class GroupCoordinator:
         if led is None:
             return
         if led.loaded:
-            logger.info("%s: not led here any more, its groups are given up", led.partition)
+            if groups := sum(led.shard.states.values()):
+                logger.info("%s: not led here any more, %d groups are given up", led.partition, groups)
             self._do(led, led.shard.unload())
         if not self._is_closed:
             self._chores.append(led.shard.release())

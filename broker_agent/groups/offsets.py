@@ -110,6 +110,10 @@ class GroupOffsets:
             found += [each for each in self._undecided if each.topic == topic and each not in known]
         return found
 
+    def drop(self, topic: str) -> int:
+        """Forget what is committed of a topic; how many offsets that was."""
+        return len(self._topics.pop(topic, ()))
+
     def committed(self) -> Iterator[TopicPartition]:
         """Partitions with a committed offset."""
         for topic, partitions in self._topics.items():
@@ -118,11 +122,10 @@ class GroupOffsets:
 
     def expired(self, topic: str, retention: Retention, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Offsets of one topic that are to go now. An expiry that the commit named counts alone."""
+        if topic in retention.read_topics:
+            return []
         found = []
-        is_read = topic in retention.read_topics
         for partition, stored in self._topics.get(topic, {}).items():
-            if is_read:
-                break
             if has_expiry(stored):
                 expires_ms = read_offset_value(stored).expire_ms
                 assert expires_ms is not None

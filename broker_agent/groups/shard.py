@@ -338,10 +338,15 @@ class GroupShard:
 
     def release(self) -> Iterator[None]:
         """Give the memory back, in steps of a few ms."""
+        freed = 0
         while self._groups:
             _, group = self._groups.popitem()
-            del group
-            yield
+            for topic in group.offsets.topics():
+                freed += group.offsets.drop(topic)
+                if freed >= _STEP:
+                    yield
+                    freed = 0
+            freed += 1
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from regency.broker_agent.assembly import Parts
 from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.metrics import listener_families, replica_families
+from regency.broker_agent.metrics import group_families, listener_families, replica_families
 from regency.broker_agent.metrics.group_lag import GroupLag
 from regency.broker_agent.metrics.probes import Recovery
 from regency.broker_agent.metrics.replica_rows import look
@@ -61,6 +61,7 @@ class AgentMetrics:
         parts = self.parts
         if parts is not None:
             yield from self._replicas(parts.replicas, parts.logs, wanted)
+            yield from group_families.groups(parts.groups)
         if self.groups is not None:
             yield from self.groups.families(wanted)
         if self.listener is not None:

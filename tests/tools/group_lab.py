@@ -103,13 +103,17 @@ class Lab:
 
     def do(self, effects: Effects) -> None:
         for append in effects.appends:
-            self.appended.append(append.records)
-            if self.is_holding:
-                self.held.append(append)
-            else:
-                self.finish(append, self.failing, is_kept=self.failing is ErrorCode.NONE)
+            self.begin(append)
         for answer in effects.answers:
             answer()
+
+    def begin(self, append: Append) -> None:
+        """What the log does with an append."""
+        self.appended.append(append.records)
+        if self.is_holding:
+            self.held.append(append)
+        else:
+            self.finish(append, self.failing, is_kept=self.failing is ErrorCode.NONE)
 
     def finish(self, append: Append, error: ErrorCode = ErrorCode.NONE, *, is_kept: bool = True) -> None:
         if is_kept:

@@ -216,11 +216,11 @@ def _left(version: int, error: ErrorCode, outcome: list[tuple[LeavingMember, Err
 def host_as_java(host: str) -> str:
     """An address as Kafka keeps it with a member: Java's, a slash before it and no groups of zeros left out."""
     try:
-        address = ip_address(host)
+        address = ip_address(host.partition("%")[0])
     except ValueError:
         return f"/{host}"
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return f"/{address.ipv4_mapped}"
-        return "/" + ":".join(f"{int(group, 16):x}" for group in address.exploded.split("%")[0].split(":"))
+        return "/" + ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
     return f"/{address}"

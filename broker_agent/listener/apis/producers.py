@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Exchange
 from regency.broker_agent.replication.api import ActiveProducer
@@ -10,6 +12,9 @@ from regency.kafka.codec import DescribeProducersResponse, InitProducerIdRespons
 from regency.model.errors import RegencyError
 from regency.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+
+_Partition: TypeAlias = tuple[int, list[ActiveProducer] | ErrorCode]
+_Topic: TypeAlias = tuple[str, list[_Partition]]
 
 
 def handle(services: Services, exchange: Exchange) -> None:
@@ -56,7 +61,7 @@ def handle_describe(services: Services, exchange: Exchange) -> None:
 
 def failure_of_describe(request: Request) -> Message:
     """The answer when the handler of DescribeProducers failed."""
-    topics = [
+    topics: list[_Topic] = [
         (topic.name, [(number, ErrorCode.UNKNOWN_SERVER_ERROR) for number in topic.partition_indexes])
         for topic in request.message.topics
     ]
@@ -64,9 +69,9 @@ def failure_of_describe(request: Request) -> Message:
 
 
 def _describe(services: Services, request: Request) -> Steps[Message]:
-    topics: list[tuple[str, list[tuple[int, list[ActiveProducer] | ErrorCode]]]] = []
+    topics: list[_Topic] = []
     for topic in request.message.topics:
-        partitions: list[tuple[int, list[ActiveProducer] | ErrorCode]] = []
+        partitions: list[_Partition] = []
         for number in topic.partition_indexes:
             partitions.append((number, services.replicas.active_producers(TopicPartition(topic.name, number))))
             yield
@@ -74,7 +79,7 @@ def _describe(services: Services, request: Request) -> Steps[Message]:
     return _described(request.version, topics)
 
 
-def _described(version: int, topics: list[tuple[str, list[tuple[int, list[ActiveProducer] | ErrorCode]]]]) -> Message:
+def _described(version: int, topics: list[_Topic]) -> Message:
     topic_class = DescribeProducersResponse.TopicResponse
     partition_class = topic_class.PartitionResponse
     return DescribeProducersResponse(

@@ -164,6 +164,21 @@ def group_value(group: GroupValue) -> bytes:
 
 def read_key(key: bytes) -> RecordKey:
     """What the record is about. Raises GroupRecordMalformed."""
+    try:
+        version, length = _KEY_HEAD.unpack_from(key)
+        if version == _OFFSET_KEY_WRITTEN and length >= 0:
+            topic_at = _KEY_HEAD.size + length + _SHORT.size
+            partition_at = topic_at + _SHORT.unpack_from(key, topic_at - _SHORT.size)[0]
+            if partition_at >= topic_at and partition_at + _INT.size == len(key):
+                group_id, topic = key[_KEY_HEAD.size : topic_at - _SHORT.size], key[topic_at:partition_at]
+                return OffsetKey(str(group_id, "utf-8"), str(topic, "utf-8"), _INT.unpack_from(key, partition_at)[0])
+    except (struct.error, UnicodeDecodeError):
+        pass
+    return _read_key(key)
+
+
+def _read_key(key: bytes) -> RecordKey:
+    """The same, one field after the other: of any version, and knowing the place of what is wrong."""
     record = _Record("key", key)
     version = record.i16()
     if version == _GROUP_KEY:

@@ -181,6 +181,46 @@ DISK_WRITE = MetricName(
 )
 
 
+def _groups(name: str, explained: str) -> MetricName:
+    return MetricName("kafka.coordinator.group", "GroupMetadataManager", name, _GAUGE, explained)
+
+
+GROUPS = _groups("NumGroups", "Groups whose coordinator this broker is.")
+GROUP_OFFSETS = _groups("NumOffsets", "Offsets that these groups have committed, by partition.")
+GROUPS_BY_STATE: tuple[tuple[str, MetricName], ...] = (
+    ("PreparingRebalance", _groups("NumGroupsPreparingRebalance", "Of them, those that wait for members to join.")),
+    ("CompletingRebalance", _groups("NumGroupsCompletingRebalance", "Those that wait for their leader's assignment.")),
+    ("Stable", _groups("NumGroupsStable", "Those whose members have their assignments.")),
+    ("Dead", _groups("NumGroupsDead", "Those that are gone and not forgotten; here there are none.")),
+    ("Empty", _groups("NumGroupsEmpty", "Those without members.")),
+)
+
+
+def _coordinator(name: str, explained: str) -> MetricName:
+    return MetricName("kafka.server", "group-coordinator-metrics", name, _GAUGE, explained)
+
+
+GROUP_LOAD_MAX = _coordinator(
+    "partition-load-time-max", "Milliseconds that loading a partition of groups took at most, since the start."
+)
+GROUP_LOAD_AVG = _coordinator("partition-load-time-avg", "And on average.")
+GROUP_COMMITS = _coordinator("offset-commit-count", "Offsets committed, since the start.")
+GROUP_EXPIRATIONS = _coordinator("offset-expiration-count", "Offsets gone by age, since the start.")
+GROUP_DELETIONS = _coordinator("offset-deletion-count", "Offsets deleted by clients, since the start.")
+GROUP_REBALANCES = _coordinator(
+    "group-completed-rebalance-count", "Assignments that leaders of groups have brought, since the start."
+)
+GROUPS_LOADING = own(
+    "regency_group_partitions_loading", _GAUGE, "Partitions of groups that this broker leads and has not loaded yet."
+)
+GROUP_LOAD_FAILURES = own(
+    "regency_group_load_failures",
+    _COUNTER,
+    "Attempts to load a partition of groups that failed; it is tried again, and its groups wait.",
+)
+GROUP_RECORDS_LEFT_OUT = own(
+    "regency_group_records_left_out", _COUNTER, "Records of groups that could not be used when they were loaded."
+)
 DIRECTORY_TOTAL = own(
     "regency_log_directory_size_bytes", _GAUGE, "Size of the volume of a log directory that works.", ("directory",)
 )

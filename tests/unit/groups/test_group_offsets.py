@@ -78,6 +78,25 @@ def test_tools_commit_in_a_group_whose_members_have_left() -> None:
     assert lab.committed() == 9
 
 
+def test_an_empty_group_does_not_ask_who_commits_outside_any_generation() -> None:
+    """testManualCommitOffsetShouldNotValidateMemberIdAndInstanceId."""
+    lab = Lab()
+    assert lab.commit({TP: 1}, "x", -1, instance_id="i").result == {TP: OK}
+    assert lab.commit({TP: 2}, "x", -1, instance_id="i").result == {TP: OK}
+    assert lab.commit({TP: 3}, "x", 0).result == {TP: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert lab.committed() == 2
+
+
+def test_a_commit_while_members_synchronize_is_refused_first_for_what_is_wrong_with_it() -> None:
+    """testCommitOffsetInCompletingRebalanceFromUnknownMemberId, …FromIllegalGeneration."""
+    lab = Lab()
+    (member,) = lab.joined()
+    assert lab.commit({TP: 1}, "x", 1).result == {TP: ErrorCode.UNKNOWN_MEMBER_ID}
+    assert lab.commit({TP: 1}, member.member_id, 2).result == {TP: ErrorCode.ILLEGAL_GENERATION}
+    assert lab.commit({TP: 1}, member.member_id, 1).result == {TP: ErrorCode.REBALANCE_IN_PROGRESS}
+    assert lab.appended == []
+
+
 def test_a_commit_keeps_a_member_alive() -> None:
     lab = Lab()
     (member,) = lab.stable()

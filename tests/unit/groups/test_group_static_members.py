@@ -65,6 +65,46 @@ def test_a_new_id_that_cannot_be_stored_is_taken_back() -> None:
     assert lab.join(follower.member_id, "i1", protocols=ROUND).result.protocol == "roundrobin"
 
 
+def test_a_static_follower_that_joins_again_under_its_id_stays_in_its_generation() -> None:
+    """staticMemberRejoinAsFollowerWithKnownMemberIdAndNoProtocolChange, …WithLeaderIdAndKnownMemberId."""
+    lab = Lab()
+    leader, follower = lab.stable(2, static=True)
+    assert lab.join(follower.member_id, "i1").result == follower
+    assert lab.join(leader.member_id, "i0").is_waiting and lab.state() == "PreparingRebalance"
+
+
+def test_a_static_member_receives_another_id_each_time_it_starts() -> None:
+    """shouldGetDifferentStaticMemberIdAfterEachRejoin."""
+    lab = Lab()
+    _, follower = lab.stable(2, static=True)
+    ids = [follower.member_id, *(lab.join(instance_id="i1").result.member_id for _ in range(5))]
+    assert len(set(ids)) == 6
+    assert [lab.heartbeat(each, 1, instance_id="i1") for each in ids] == [ErrorCode.FENCED_INSTANCE_ID] * 5 + [
+        ErrorCode.NONE
+    ]
+
+
+def test_a_static_leader_that_does_not_join_in_time_keeps_its_place_and_another_one_leads() -> None:
+    """testStaticMemberLeaderFailToRejoinBeforeRebalanceTimeout."""
+    lab = Lab()
+    long = {"session_ms": REBALANCE_MS * 3}
+    leader, follower = lab.stable(2, static=True, **long)
+    again = lab.join(follower.member_id, "i1", protocols=(("range", b"changed"),), **long)
+    lab.pass_time(REBALANCE_MS)
+    assert again.result.leader == follower.member_id
+    assert {member.member_id for member in again.result.members} == {leader.member_id, follower.member_id}
+    assert lab.heartbeat(leader.member_id, 2, instance_id="i0") is ErrorCode.NONE
+
+
+def test_a_group_does_not_wait_for_a_static_member_that_stays_away() -> None:
+    """groupStuckInRebalanceTimeoutDueToNonjoinedStaticMember."""
+    lab = Lab()
+    leader, away = lab.stable(2, static=True)
+    parked = lab.join(leader.member_id, "i0")
+    lab.pass_time(SESSION_MS)
+    assert parked.result.generation == 2 and away.member_id not in lab.member_ids()
+
+
 def test_a_static_member_whose_return_changes_the_protocol_begins_a_rebalance() -> None:
     """staticMemberRejoinWithUnknownMemberIdAndChangeOfProtocol."""
     lab = Lab()

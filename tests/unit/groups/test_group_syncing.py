@@ -172,6 +172,28 @@ def test_a_leader_that_never_brings_an_assignment_is_gone() -> None:
     assert lab.heartbeat(leader.member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_leader_whose_session_ends_before_it_assigns_sends_the_others_into_a_rebalance() -> None:
+    """testLeaderFailureInSyncGroup."""
+    lab = Lab()
+    leader, follower = lab.joined(2)
+    parked = lab.sync(follower.member_id, 1)
+    lab.pass_time(SESSION_MS)
+    assert parked.result == SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert lab.heartbeat(leader.member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert lab.join(follower.member_id).result.leader == follower.member_id
+
+
+def test_a_member_whose_first_join_was_answered_lives_as_long_as_its_session() -> None:
+    """testNewMemberFailureAfterJoinGroupCompletion."""
+    lab = Lab()
+    (leader,) = lab.stable(session_ms=REBALANCE_MS * 2)
+    newcomer = lab.join()
+    lab.join(leader.member_id, session_ms=REBALANCE_MS * 2)
+    lab.sync(leader.member_id, 2, {})
+    lab.pass_time(SESSION_MS)
+    assert newcomer.result.member_id not in lab.member_ids() and lab.state() == "PreparingRebalance"
+
+
 def test_nobody_is_gone_where_all_have_asked_for_their_assignment_in_time() -> None:
     lab = Lab()
     (leader,) = lab.stable(session_ms=REBALANCE_MS * 2)

@@ -56,6 +56,13 @@ def test_a_topic_goes_before_its_broker_all_brokers_the_file_and_the_default() -
     ]
 
 
+def test_tools_read_which_release_of_kafka_this_is_like() -> None:
+    config = by_name(describe_broker(layers()))["inter.broker.protocol.version"]
+
+    assert (config.value, config.source, config.read_only) == ("3.9-IV0", Source.DEFAULT_CONFIG, True)
+    assert chain(config) == [("inter.broker.protocol.version", "3.9-IV0", "DEFAULT_CONFIG")]
+
+
 def test_a_coarser_key_of_the_file_is_told_as_what_it_makes() -> None:
     config = by_name(describe_topic({}, layers(log_retention_hours="5")))["retention.ms"]
 
@@ -79,7 +86,7 @@ def test_keys_without_effect_are_told_only_where_a_topic_has_them() -> None:
 def test_every_key_of_a_broker_is_told_and_a_secret_is_not() -> None:
     described = by_name(describe_broker(layers(regency_zookeeper_digest_auth="u:hunter2")))
 
-    assert set(described) == set(KEYS)
+    assert set(described) == {*KEYS, "inter.broker.protocol.version"}
     secret = described["regency.zookeeper.digest.auth"]
     assert (secret.value, secret.sensitive, secret.source) == (None, True, Source.STATIC_BROKER_CONFIG)
     assert "hunter2" not in repr(described.values())
