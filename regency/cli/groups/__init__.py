@@ -7,5 +7,5 @@ Imports:    `asking`.
 Files:      `coordinators` finds and asks them, `facts` has what they tell; `command` shows it, `resetting` and
             `removing` change it.
 Rule:       offsets of a group with members are its members' to change: a command refuses.
-Tests:      tests/unit/cli; against a cluster in tests/integration/groups.
+Tests:      tests/unit/cli; against a cluster in tests/integration/system.
 """
