@@ -34,6 +34,7 @@ from regency.broker_agent.control.admin_forwarder import AdminForwarder
 from regency.broker_agent.control.reporter import GrpcReports, Reporter
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.listener.server import KafkaListener
+from regency.broker_agent.metrics.group_lag import GroupLag
 from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions, say_ready_once_known
 from regency.broker_agent.metrics.source import AgentMetrics, BrokerState
 from regency.broker_agent.ports import IsrChange, IsrWritten
@@ -174,6 +175,9 @@ class Agent:
         await self._serve_clients(parts, cluster_id, stack)
         await self._serve_controllers(parts.service, stack)
         await self._start_beside(parts, stack)
+        lag = self._metrics.groups = GroupLag(self._settings, self._loop, parts.groups, parts.metadata, self._clock)
+        stack.callback(lag.stop)
+        start_thread("group-lag", lag.run, end_process, ends=True)
         stack.callback(parts.registration.stop)
         await asyncio.to_thread(parts.registration.start)
         await self._registered

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from regency.kafka.groups.records import OffsetAndMetadata
-from regency.model.ids import TopicPartition
+from regency.model.ids import Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 NO_GENERATION: Final = -1
@@ -163,3 +163,12 @@ OffsetResults: TypeAlias = dict[TopicPartition, ErrorCode]
 
 FetchedOffsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata | ErrorCode | None]
 """What is committed; None where nothing is, UNSTABLE_OFFSET_COMMIT where that is not decided yet."""
+
+
+class Survey(msgspec.Struct):
+    """Groups with what they have committed, for metrics."""
+
+    members: dict[str, int] = {}
+    offsets: dict[str, dict[TopicPartition, Offset]] = {}
+    left_out: int = 0
+    """Offsets of groups that did not fit any more."""

@@ -27,6 +27,7 @@ from regency.broker_agent.groups.api import (
     LeavingMember,
     ListedGroup,
     OffsetResults,
+    Survey,
     SyncRequest,
     SyncResult,
 )
@@ -55,6 +56,8 @@ logger = logging.getLogger(__name__)
 SLICE_MS: Final = 5
 SLICE_STEPS: Final = 50
 """How long, and for how many steps, long work goes on before it lets others in."""
+SURVEYED_AT_ONCE: Final = 200
+"""Offsets in one step of a survey."""
 RETRY_MS: Final = 1_000
 """Pause before a partition that could not be loaded, or a count that could not be read, is tried again."""
 
@@ -255,6 +258,21 @@ class GroupCoordinator:
     def offset_count(self) -> int:
         """Committed offsets of these groups."""
         return sum(led.shard.offset_count for led in list(self._led.values()) if led.loaded)
+
+    def survey(self, most: int, done: Callable[[Survey], None]) -> None:
+        """Look at all groups of loaded partitions in slices; `done` is called at the end, not after `close`.
+
+        Groups are left out where groups and offsets together would be more than `most`.
+        """
+        found = Survey()
+        shards = [led.shard for led in self._led.values() if led.loaded]
+
+        def steps() -> Iterator[None]:
+            yield from look_at(shards, most, found)
+            done(found)
+
+        self._chores.append(steps())
+        self._work()
 
     @property
     def loading(self) -> int:
@@ -488,3 +506,26 @@ class GroupCoordinator:
                 break
         self._is_working = False
         self._work()
+
+
+def look_at(shards: Sequence[GroupShard], most: int, found: Survey) -> Iterator[None]:
+    """Put their groups into `found`, step by step; those that are gone when their turn comes are left out."""
+    room, looked = most, 0
+    for group in [group for shard in shards for group in shard.groups]:
+        size = len(group.offsets)
+        if group.state is GroupState.DEAD:
+            continue
+        if size >= room:
+            found.left_out += size
+            continue
+        room -= size + 1
+        found.members[group.group_id] = len(group.members)
+        offsets = found.offsets[group.group_id] = {}
+        for name in list(group.offsets.committed()):
+            committed = group.offsets.get(name)
+            if committed is not None:
+                offsets[name] = committed.offset
+            looked += 1
+            if looked % SURVEYED_AT_ONCE == 0:
+                yield
+        yield

@@ -360,6 +360,11 @@ class GroupShard:
         return out
 
     @property
+    def groups(self) -> list[Group]:
+        """All of them as of now; one that is Dead when it is looked at has gone since."""
+        return list(self._groups.values())
+
+    @property
     def states(self) -> Mapping[GroupState, int]:
         """Groups by state."""
         return self._context.states

@@ -11,6 +11,7 @@ from regency.broker_agent.assembly import Parts
 from regency.broker_agent.listener.stats import ListenerStats
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.metrics import group_families, listener_families, replica_families
+from regency.broker_agent.metrics.group_lag import GroupLag
 from regency.broker_agent.metrics.probes import Recovery
 from regency.broker_agent.metrics.replica_rows import look
 from regency.broker_agent.process.data_loop import DataLoop, PatientWorker
@@ -43,7 +44,8 @@ class AgentMetrics:
         self.state = BrokerState.STARTING
         self.parts: Parts | None = None
         self.listener: ListenerStats | None = None
-        """Both are set once they are there."""
+        self.groups: GroupLag | None = None
+        """All are set once they are there."""
         self._disk_worker = disk_worker
         self._loop = loop
         self._meter = meter
@@ -60,6 +62,8 @@ class AgentMetrics:
         if parts is not None:
             yield from self._replicas(parts.replicas, parts.logs, wanted)
             yield from group_families.groups(parts.groups)
+        if self.groups is not None:
+            yield from self.groups.families(wanted)
         if self.listener is not None:
             yield from listener_families.traffic(self.listener, wanted)
             yield from listener_families.requests(self.listener, LoopMeter.now_ms())

@@ -436,6 +436,14 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "bytes",
         ),
     ] = 256 << 20
+    regency_group_metrics_max: Annotated[
+        int,
+        Key(
+            NATURAL,
+            "Consumer groups and committed offsets together of which a coordinator has metrics; groups that do not fit "
+            "are left out and counted.",
+        ),
+    ] = 10_000
     regency_report_interval_ms: Annotated[
         int, Key(POSITIVE, "Shortest time between two reports to the controller.", "ms")
     ] = 1_000

@@ -286,6 +286,43 @@ FOLLOWER_LAG_UNKNOWN = own(
     "Partitions led here of which the broker's replica has not fetched since: its lag is not known.",
     ("broker_id",),
 )
+
+
+def _group(name: str, explained: str, labels: tuple[str, ...] = ()) -> MetricName:
+    """As kafka_exporter names what it tells of groups; here the broker tells it that coordinates the group."""
+    return MetricName("", "", f"kafka_consumergroup_{name}", _GAUGE, explained, ("consumergroup", *labels))
+
+
+GROUP_MEMBERS = _group("members", "Members of a group coordinated here.")
+GROUP_OFFSET = _group("current_offset", "Offset that the group has committed.", _PARTITION)
+GROUP_LAG = _group("lag", "Records from there to the high watermark; no series while no leader tells that.", _PARTITION)
+GROUP_OFFSET_SUM = _group("current_offset_sum", "Sum of the group's offsets in a topic.", ("topic",))
+GROUP_LAG_SUM = _group(
+    "lag_sum",
+    "Records that the group is behind in a topic; no series while that is not known of all of it.",
+    ("topic",),
+)
+GROUP_LAG_UNKNOWN = own(
+    "regency_consumergroup_lag_unknown_partitions", _GAUGE, "Committed offsets here of which the lag is not known."
+)
+GROUP_LEFT_OUT = own(
+    "regency_consumergroup_left_out_offsets",
+    _GAUGE,
+    "Committed offsets here without series, for there are more than regency.group.metrics.max.",
+)
+GROUP_AGE = own(
+    "regency_consumergroup_age_seconds", _GAUGE, "How long ago offsets and ends of logs were looked at, for these."
+)
+GROUP_METRICS = (
+    GROUP_MEMBERS,
+    GROUP_OFFSET,
+    GROUP_LAG,
+    GROUP_OFFSET_SUM,
+    GROUP_LAG_SUM,
+    GROUP_LAG_UNKNOWN,
+    GROUP_LEFT_OUT,
+    GROUP_AGE,
+)
 SCRAPE_WAIT = own(
     "regency_scrape_loop_seconds", _GAUGE, "Time that reading the partitions took for this scrape, on the data loop."
 )
