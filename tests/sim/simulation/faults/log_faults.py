@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from regency.broker_agent.log.append_rules import Origin
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segments.segments import AppendInfo
 from regency.broker_agent.replication.delete_records import TO_HIGH_WATERMARK
@@ -74,10 +75,12 @@ def _arm(log: PartitionLog, width: int) -> None:
         stamp(records, Offset(header.base_offset + width), LeaderEpoch(header.leader_epoch))
         write(records, [(0, read_header(records))], now_ms)
 
-    def append_above(records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+    def append_above(
+        records: Buffer, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
         log._write = write_above  # type: ignore[method-assign]
         try:
-            appended = append(records, leader_epoch, now_ms)
+            appended = append(records, leader_epoch, now_ms, origin)
         finally:
             del log._write
         if appended.duplicate:
