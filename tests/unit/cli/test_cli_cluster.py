@@ -210,6 +210,14 @@ def test_verbs_say_what_they_did_and_do_it_once(up: Callable[..., Result], run: 
             ("kill", "agent"),
             "'agent' is no part of a lab. Name brokers (1, 2), controller, zookeeper, all, or flights-0: who leads it.",
         ),
+        *(
+            (
+                ("kill", word),
+                f"{word!r} is no part of a lab. Did you mean {near}? "
+                "Name brokers (1, 2), controller, zookeeper, all, or flights-0: who leads it.",
+            )
+            for word, near in (("broker 2", "2"), ("agent2", "2"), ("Controller", "controller"), ("ALL", "all"))
+        ),
         (("kill", "zookeeper"), "The cluster uses a ZooKeeper that is not its own. Start or stop it yourself."),
     ):
         refused = run("lab", *words)
