@@ -87,7 +87,7 @@ class TroubleLine(msgspec.Struct, frozen=True, rename={"reassigning": "being_rea
 
 
 class DecisionLine(msgspec.Struct, frozen=True):
-    """What the controller decided, and why; `time_ms` since 1970."""
+    """What the controller decided, and why; `time_ms` since 1970. `told` is all of it in words, as history has them."""
 
     time_ms: int
     controller_epoch: int
@@ -96,6 +96,7 @@ class DecisionLine(msgspec.Struct, frozen=True):
     was: str
     decided: str
     why: str
+    told: str
 
 
 class EventLine(msgspec.Struct, frozen=True):
