@@ -332,9 +332,12 @@ class Lazy(NamedTuple):
 class LazyGroup(click.Group):
     """A group over a table of `Lazy` commands, listed in the table's order."""
 
-    def __init__(self, *arguments: Any, lazy: Mapping[str, Lazy], **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, lazy: Mapping[str, Lazy], elsewhere: Mapping[str, str] | None = None, **named: Any
+    ) -> None:
         super().__init__(*arguments, **named)
         self._lazy = lazy
+        self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         """Names of the subcommands, in the order of help."""
@@ -357,6 +360,7 @@ class LazyGroup(click.Group):
         if name in self._lazy or ctx.resilient_parsing or name.startswith("-"):
             return super().resolve_command(ctx, args)
         near = get_close_matches(name[:100], self._lazy, n=2, cutoff=0.6)
+        near = [self._elsewhere[name]] if name in self._elsewhere else near
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 

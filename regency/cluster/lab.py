@@ -27,7 +27,7 @@ from regency.cluster.process import processes
 from regency.cluster.process.endings import LastLife, noted
 from regency.cluster.process.processes import ProcessRow, ProcessState
 from regency.cluster.state import ZOOKEEPER, ClusterState, stopped_error
-from regency.cluster.verbs import Done, Target, Verb
+from regency.cluster.verbs import Done, Target, Verb, meant
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
 from regency.model.words import listed
@@ -348,7 +348,7 @@ class Lab:
         """Who leads the partition. Raises ClusterError where there is none, ClusterTimeout where it has no leader."""
         there = self.snapshot().partitions
         if partition not in there:
-            near = _nearest(partition, there)
+            near = meant(str(partition), self.broker_ids) or _nearest(partition, there)
             raise ClusterError(
                 f"There is no partition {partition}.",
                 hint=f"Did you mean {near}?"

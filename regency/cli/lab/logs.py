@@ -74,7 +74,8 @@ def _wanted(who: tuple[str, ...], state: ClusterState, since_ms: int) -> Wanted:
     """Raises UnknownBroker, and ClusterError for other words."""
     if not who or ALL in who:
         return Wanted(since_ms=since_ms)
-    targets = parse_targets(who, [broker.id for broker in state.brokers], own_zookeeper=bool(state.zookeeper_port))
+    brokers, own = [broker.id for broker in state.brokers], bool(state.zookeeper_port)
+    targets = parse_targets(who, brokers, own_zookeeper=own, partitions=False)
     return Wanted(
         brokers=frozenset(broker.id for broker in state.brokers if broker.id in targets),
         controllers=CONTROLLER in targets,

@@ -106,7 +106,7 @@ def stop(targets: tuple[str, ...], timeout: float) -> None:
 @lab.command()
 @_targets
 def pause(targets: tuple[str, ...]) -> None:
-    """Send SIGSTOP: connections stay open, and nothing is answered, as by a machine that hangs.
+    """Send SIGSTOP: a hang. Connections stay open, and nothing is answered.
 
     \b
     Examples:
@@ -133,9 +133,9 @@ def resume(targets: tuple[str, ...]) -> None:
 @_no_wait
 @_targets
 def start(targets: tuple[str, ...], no_wait: bool) -> None:
-    """Start what is dead, in the background, on its data, ports and log, and wait until it is registered.
+    """Start what is dead, in the background. Waits until it is registered.
 
-    `regency up` starts everything that is dead.
+    Data, ports and log are those it had. `regency up` starts everything that is dead.
 
     \b
     Examples:

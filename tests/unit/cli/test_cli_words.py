@@ -23,6 +23,7 @@ from regency.cli.exits import CommandFailed
 from regency.cli.main import cli
 from regency.cluster.plan import plan_cluster
 from regency.cluster.state import write_state
+from regency.cluster.verbs import Verb
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[3]
@@ -153,6 +154,16 @@ def test_a_misspelt_command_has_the_nearest(run: Run, word: str, near: str) -> N
     assert f"Error: No such command '{word}'. Did you mean " in result.stderr
     assert near in result.stderr
     assert "Did you mean" not in run("xyzzy").stderr
+
+
+def test_the_list_of_verbs_has_no_sentence_that_breaks_off(run: Run) -> None:
+    assert not [line for line in run("lab", "--help").stdout.splitlines()[1:] if line.endswith("...")]
+
+
+def test_a_verb_of_the_lab_is_pointed_to_from_the_top_level(run: Run) -> None:
+    for verb in Verb:
+        told = run(verb.value, "2").stderr
+        assert f"No such command '{verb.value}'. Did you mean 'lab {verb.value}'?" in told
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,14 @@ def test_who_leaves_in_order_is_said_to_have_left(world, told):
         ("broker 3", "shutting down", "it left in order"),
         ("broker 1", "shutting down", "it left in order, the last one that was live"),
     ]
+
+
+def test_the_last_one_says_so_before_its_controller_ends_with_it(world, told):
+    ruler = world.candidates[0]
+    for broker in (2, 3):
+        ruler.ask(ControlledShutdown(broker, -1))
+        world.kill_broker(broker)
+    ruler.ask(ControlledShutdown(1, -1))
+
+    asked = [each[3] for each in told(1) if each[2] == "shutting down"]
+    assert asked == [*["it asked for a controlled shutdown"] * 2, f"{asked[0]} as the last broker that was live"]
