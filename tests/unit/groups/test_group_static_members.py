@@ -173,6 +173,31 @@ def test_a_rebalance_that_overtakes_the_storing_of_a_new_id_answers_the_join() -
     assert lab.heartbeat(again.result.member_id, 2, instance_id="i1") is ErrorCode.NONE
 
 
+def test_a_new_id_is_not_taken_back_while_the_group_rebalances() -> None:
+    lab = Lab()
+    leader, _, other = lab.stable(3, static=True)
+    lab.is_holding = True
+    again = lab.join(instance_id="i1")
+    lab.join(leader.member_id, "i0")
+    lab.finish_next(ErrorCode.REQUEST_TIMED_OUT)
+    assert again.is_waiting and lab.state() == "PreparingRebalance"
+    lab.join(other.member_id, "i2")
+    assert again.result.generation == 2
+
+
+def test_a_new_id_is_not_taken_back_in_a_later_generation() -> None:
+    lab = Lab()
+    leader, _ = lab.stable(2, static=True)
+    lab.is_holding = True
+    again = lab.join(instance_id="i1")
+    lab.join(leader.member_id, "i0")
+    lab.sync(leader.member_id, 2, {}, instance_id="i0")
+    lab.finish(lab.held.pop())
+    assert lab.state() == "Stable"
+    lab.finish_next(ErrorCode.REQUEST_TIMED_OUT)
+    assert lab.heartbeat(again.result.member_id, 2, instance_id="i1") is ErrorCode.NONE
+
+
 def test_calls_under_a_wrong_id_are_fenced_and_unknown_instances_are_unknown() -> None:
     lab = Lab()
     (member,) = lab.stable(static=True)

@@ -328,6 +328,14 @@ def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
     assert (parked.result.error, parked.result.generation) == (ErrorCode.NONE, 3)
 
 
+def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_answered() -> None:
+    lab = Lab()
+    _, follower = lab.joined(2, static=True)
+    parked = lab.sync(follower.member_id, 1, instance_id="i1")
+    assert lab.leave(("", "i1")) == [ErrorCode.NONE]
+    assert parked.result == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
 def test_a_rebalance_that_nobody_joins_waits_for_the_sessions_to_end() -> None:
     lab = Lab()
     lab.stable(2, static=True, session_ms=REBALANCE_MS * 3)
