@@ -194,6 +194,17 @@ def test_a_member_whose_first_join_was_answered_lives_as_long_as_its_session() -
     assert newcomer.result.member_id not in lab.member_ids() and lab.state() == "PreparingRebalance"
 
 
+def test_who_owed_a_sync_is_not_asked_for_it_in_the_next_rebalance() -> None:
+    lab = Lab()
+    leader, follower = lab.joined(2, session_ms=REBALANCE_MS * 3)
+    lab.pass_time(SESSION_MS)
+    lab.join(session_ms=REBALANCE_MS * 3)
+    lab.pass_time(REBALANCE_MS - 1)
+    assert lab.state() == "PreparingRebalance" and len(lab.member_ids()) == 3
+    lab.join(leader.member_id)
+    assert lab.join(follower.member_id).result.generation == 2
+
+
 def test_nobody_is_gone_where_all_have_asked_for_their_assignment_in_time() -> None:
     lab = Lab()
     (leader,) = lab.stable(session_ms=REBALANCE_MS * 2)
