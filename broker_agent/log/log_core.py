@@ -20,7 +20,7 @@ from regency.broker_agent.log.segments.checked_read import EpochSpan
 from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.segments.index_building import IndexBuilding
 from regency.broker_agent.log.segments.open_files import OpenFiles
-from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
 from regency.broker_agent.log.segments.segments import Cut, LogPosition, Segments
 from regency.broker_agent.ports import Worker
 from regency.kafka.logfiles.file_names import SNAPSHOT, offset_file
@@ -232,25 +232,29 @@ class LogCore:
         begin = 0
         while begin < len(batches):
             first_at, first = batches[begin]
+            end = self._log_end
             segment = self._segment_for(first, now_ms)
             stop, end_at = self._that_fit(segment, batches, begin)
             group = (
                 batches[begin:stop] if not first_at else [(at - first_at, header) for at, header in batches[begin:stop]]
             )
-            self._append(segment, view[first_at:end_at], group)
+            self._append(segment, view[first_at:end_at], group, end)
             begin = stop
 
-    def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]]) -> None:
+    def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]], begin: Offset) -> None:
         """Append one group, its epochs first; where that fails, no epoch is known of what is not there.
 
-        What flush.messages wants synced is, before it counts: by the log end, the producers, the high watermark.
+        An epoch whose first records were compacted away begins where the batch before ends, at `begin` for the first:
+        later than it truly began, it would let a replica keep what an older leader wrote there (KIP-101). What
+        flush.messages wants synced is, before it counts: by the log end, the producers, the high watermark.
         """
         before: Sequence[tuple[LeaderEpoch, Offset]] | None = None
         try:
             for _, header in group:
                 if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
                     before = self._epochs.entries if before is None else before
-                    self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                    self._epochs.assign(LeaderEpoch(header.leader_epoch), begin)
+                begin = header.next_offset
             self._append_and_count(segment, data, group)
         except Exception:
             if before is not None:
@@ -287,25 +291,35 @@ class LogCore:
         return stop, end_at
 
     def _segment_for(self, first: BatchHeader, now_ms: int) -> Segment:
+        """The active segment, or a new one where the log ends: no hole is between two segments, by which recovery knows
+        that one has lost its end. But where a hole is too wide for an index entry, the log ends after it from now on.
+        """
         active = self._segments.active
-        if active.size and must_roll(active, self.config, first, now_ms, partition=self.topic_partition):
+        if first.last_offset - self._log_end > MAX_RELATIVE_OFFSET:
+            self._begin_segment(Offset(first.base_offset), now_ms)
+        elif active.size and must_roll(active, self.config, first, now_ms, partition=self.topic_partition):
             self._roll(now_ms)
         return self._segments.active
 
     def _roll(self, now_ms: int) -> None:
         active = self._segments.active
-        if not active.size:
-            return
+        if active.size:
+            self._begin_segment(self._log_end, now_ms)
+
+    def _begin_segment(self, base_offset: Offset, now_ms: int) -> None:
+        """`base_offset` is the log end, or above it and becomes that."""
+        active = self._segments.active
         self._settle()
         crash_point("log.roll.before_seal")
         active.seal()
         self._flusher.sealed(active, self._log_end)
         crash_point("log.roll.before_snapshot")
+        self._log_end = self._producers.end_offset = base_offset
         write_snapshot(self._services.disk, self.directory, self._producers)
         self._flusher.make_cut_last()
         crash_point("log.roll.before_segment")
         try:
-            self._segments.create(self._log_end, self.config, now_ms)
+            self._segments.create(base_offset, self.config, now_ms)
         except Exception:
             self._flusher.names_changed()  # after a power cut the log would end where an empty segment came back
             raise

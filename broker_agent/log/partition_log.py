@@ -40,7 +40,7 @@ from regency.kafka.record_batch import stamp_log_append_time as stamp_time
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
-from regency.model.settings.log_config import NEVER
+from regency.model.settings.log_config import COMPACT, NEVER
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +104,8 @@ class PartitionLog(LogCore):
         """
         oldest = self._segments.first
         is_whole = self._log_start == oldest.base_offset == 0 and not self._producers.forgot
+        if COMPACT in self.config.cleanup_policy:  # batches of who has expired are gone, wherever they were
+            return False
         expired_until_ms = now_ms - self._services.producer_expiration_ms
         return is_whole and (self._log_end == 0 or expired_until_ms < min(oldest.first_timestamp, oldest.created_ms))
 
@@ -111,8 +113,9 @@ class PartitionLog(LogCore):
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Append what the leader sent: whole batches from the log end on; an incomplete last one is left out.
 
-        Raises RecordsRejected: CORRUPT_MESSAGE where fetching again may help, OFFSET_OUT_OF_RANGE where the batches do
-        not begin at the log end. An empty log may begin lower, with a batch that straddles its start.
+        Offsets may be missing before each of them and in them, down to batches without records: compaction leaves that.
+        Raises RecordsRejected: CORRUPT_MESSAGE where fetching again may help, OFFSET_OUT_OF_RANGE where the batches
+        begin below the log end. An empty log may begin lower, with a batch that straddles its start.
         """
         try:
             batches = list(iter_batches(records))
@@ -122,8 +125,8 @@ class PartitionLog(LogCore):
             return AppendInfo(self._log_end, Offset(self._log_end - 1), -1, self._log_start)
         check_replicated(records, batches)
         base = Offset(batches[0][1].base_offset)
-        if base != self._log_end:
-            if self._log_end != self._log_start or not base < self._log_end < batches[0][1].next_offset:
+        if base < self._log_end:
+            if self._log_end != self._log_start or not self._log_end < batches[0][1].next_offset:
                 raise RecordsRejected(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{self.topic_partition} ends at {self._log_end}; records from {base} on do not fit there",
@@ -131,6 +134,14 @@ class PartitionLog(LogCore):
             self._restart_at(base, self._producers.copy())
         self._write(records, batches, self._services.clock.wall_ms())
         return AppendInfo(base, Offset(self._log_end - 1), -1, self._log_start)
+
+    @_on_disk
+    def end_above_hole(self, offset: Offset) -> None:
+        """End at `offset`, although no batch is left between the end of now and there: as a log does that was cut off
+        in a hole. After a crash it ends at its last batch.
+        """
+        self._settle()
+        self._log_end = self._producers.end_offset = max(self._log_end, offset)
 
     @_on_disk
     def read(self, offset: Offset, max_bytes: int, *, max_offset: Offset, min_one_batch: bool) -> ReadInfo:

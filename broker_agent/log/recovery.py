@@ -55,6 +55,8 @@ class FoundLog(NamedTuple):
     """Whether the last shutdown was clean."""
     recovery_point: Offset
     log_start: Offset
+    whole: bool = False
+    """Whether all that was written before is there yet, synced or not: only the process has ended."""
 
 
 def open_log(disk: Disk, found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
@@ -213,7 +215,8 @@ class _Opening:
                 end = loaded
                 continue
             whole, end = self._recover(segment, following)
-            if following is not None and (not whole or self._is_hole(end, following)):
+            is_cut_short = following is not None and not self._found.whole and self._is_hole(end, following)
+            if following is not None and (not whole or is_cut_short):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
                 self._drop([self._segment(gone) for gone in later])
@@ -247,9 +250,10 @@ class _Opening:
         epochs = EpochReader(end)
         why = "an incomplete batch"
         try:
-            for position, header in _checked_batches(segment.log, size):
+            for position, header, after in _with_next(_checked_batches(segment.log, size), following):
                 base = Offset(header.base_offset)
-                if base < end or self._is_hole(end, base) or not segment.has_room(header.last_offset):
+                is_doubted = self._is_hole(end, base) and not self._is_believed(header, after)
+                if base < end or is_doubted or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
                 if following is not None and header.next_offset > following:
@@ -273,8 +277,16 @@ class _Opening:
         return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
-        """Whether offsets are missing that only a crash can have lost: what was synced may have been compacted."""
+        """Whether offsets are missing that a crash may have lost. What was synced was compacted."""
         return base > end >= self._found.recovery_point and not self._found.clean
+
+    def _is_believed(self, header: BatchHeader, after: Offset | None) -> bool:
+        """Whether a batch stands above a hole in its segment by right: a leader that compacts sent it so.
+
+        Its offset is not under its checksum, and a wrong one leaves a hole, too; but then the next batch contradicts.
+        Where there is none, nothing speaks for it but that no power was cut.
+        """
+        return self._found.whole if after is None else header.next_offset <= after
 
     def _load_epochs(self, chain: Segments, log_start: Offset, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT
@@ -358,6 +370,28 @@ def _load_sound(segment: Segment, following: Offset | None, *, ends_at: Offset) 
     return following if end <= following else None
 
 
+def _with_next(
+    batches: Iterator[tuple[int, BatchHeader]], following: Offset | None
+) -> Iterator[tuple[int, BatchHeader, Offset | None]]:
+    """Each batch with the offset of the one after it, of which `following` comes after the last, and None for damage.
+
+    Raises CorruptBatch as `batches` does, after the last sound one.
+    """
+    last = next(batches, None)
+    while last is not None:
+        after, damage = following, None
+        try:
+            follower = next(batches, None)
+        except CorruptBatch as error:
+            follower, after, damage = None, None, error
+        if follower is not None:
+            after = Offset(follower[1].base_offset)
+        yield *last, after
+        if damage is not None:
+            raise damage
+        last = follower
+
+
 def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch. Raises CorruptBatch at the first whose checksum is wrong."""
     position = 0
@@ -382,29 +416,49 @@ def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader
 EpochEntry = tuple[LeaderEpoch, Offset]
 
 
+class EpochBegin(NamedTuple):
+    """An epoch that begins between two offsets: where they differ, its first batches may have been compacted away."""
+
+    epoch: LeaderEpoch
+    lowest: Offset
+    """Where the batch before ends."""
+    highest: Offset
+    """Where its first batch begins that is there."""
+
+
 class ReadRange(NamedTuple):
     """Offsets whose batches were all read, and each batch's epoch where it is not that of the one before."""
 
     start: Offset
     end: Offset
-    entries: tuple[EpochEntry, ...]
+    begins: tuple[EpochBegin, ...]
+
+    def entries(self, on_file: Sequence[EpochEntry]) -> Iterator[EpochEntry]:
+        """The epochs, where `on_file` has them in the holes; it may also know some of which no batch is left."""
+        before = NO_LEADER_EPOCH
+        for epoch, lowest, highest in self.begins:
+            known = [entry for entry in on_file if before < entry[0] <= epoch and lowest <= entry[1] <= highest]
+            yield from known if known and known[-1][0] == epoch else [(epoch, lowest)]
+            before = epoch
 
 
 class EpochReader:
     """Collects the epochs of batches that are read in order."""
 
     def __init__(self, start: Offset) -> None:
-        self._start = start
-        self._entries: list[EpochEntry] = []
+        self._start = self._end = start
+        self._begins: list[EpochBegin] = []
 
     def note(self, header: BatchHeader) -> None:
         """Count in the next batch."""
-        if header.leader_epoch >= 0 and (not self._entries or header.leader_epoch != self._entries[-1][0]):
-            self._entries.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
+        if header.leader_epoch >= 0 and (not self._begins or header.leader_epoch != self._begins[-1].epoch):
+            begin = Offset(header.base_offset)
+            self._begins.append(EpochBegin(LeaderEpoch(header.leader_epoch), min(self._end, begin), begin))
+        self._end = header.next_offset
 
     def range(self, end: Offset) -> ReadRange:
         """What was read, up to `end`."""
-        return ReadRange(self._start, end, tuple(self._entries))
+        return ReadRange(self._start, end, tuple(self._begins))
 
 
 def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
@@ -414,7 +468,8 @@ def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> li
     """
     kept = [entry for entry in on_file if not any(part.start <= entry[1] < part.end for part in read)]
     merged: list[EpochEntry] = []
-    for entry in sorted([*kept, *(entry for part in read for entry in part.entries)], key=lambda entry: entry[1]):
+    found = [entry for part in read for entry in part.entries(on_file)]
+    for entry in sorted([*kept, *found], key=lambda entry: entry[1]):
         if not merged or entry[0] > merged[-1][0]:
             merged.append(entry)
     return merged

@@ -32,8 +32,8 @@ def expired_segments(
 ) -> Expired:
     """How many leading segments have expired: below the log start, beyond retention.bytes, or older than retention.ms.
 
-    Never one that holds offsets at or above the high watermark; the first that stays ends the run. A policy without
-    `delete` removes only what lies below the log start.
+    Never one that holds offsets at or above the high watermark, nor an empty last one; the first that stays ends the
+    run. A policy without `delete` removes only what lies below the log start.
     """
     segments = list(segments)
     excess = sum(segment.size for segment in segments) - config.retention_bytes
@@ -42,7 +42,7 @@ def expired_segments(
     count = 0
     whys: list[str] = []
     for segment in segments:
-        if segment.upper_bound > high_watermark or not segment.size:
+        if segment.upper_bound > high_watermark or (segment is segments[-1] and not segment.size):
             break
         if segment.upper_bound <= log_start:
             why = f"below the log start {log_start}"

@@ -294,8 +294,13 @@ class DirectoryCopy:
         if offset == current.log_end_offset:
             return 0
         read = current.read(offset, max_bytes, max_offset=current.log_end_offset, min_one_batch=True)
-        if not read.records:
-            raise OffsetOutOfRange(current.topic_partition, offset, current.log_start_offset, current.log_end_offset)
         crash_point("replication.move.before_append")
+        if not read.records:
+            if current.bytes_between(offset, current.log_end_offset):
+                raise OffsetOutOfRange(
+                    current.topic_partition, offset, current.log_start_offset, current.log_end_offset
+                )
+            future.end_above_hole(current.log_end_offset)
+            return 0
         future.append_as_follower(read.records)
         return len(read.records)

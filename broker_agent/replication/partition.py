@@ -6,6 +6,7 @@ fetching are the ReplicaManager's. Every method belongs to the data loop; `now_m
 
 from __future__ import annotations
 
+from regency.broker_agent.log.errors import RecordsRejected
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import IsrChange
 from regency.broker_agent.replication.api import PartitionState, Role
@@ -163,12 +164,17 @@ class Partition:
         latest = self.log.latest_epoch
         return NO_LEADER_EPOCH if latest is None else latest
 
-    def append_fetched(self, fetched: FetchedPartition) -> None:
-        """Write what the leader sent, then take its high watermark and log start, within what is here.
+    def append_fetched(self, fetched: FetchedPartition, offset: Offset) -> None:
+        """Write what the leader sent from `offset` on, then take its high watermark and log start, within what is here.
 
-        Raises RecordsRejected (corrupt, not at our end), LogStorageError.
+        Raises RecordsRejected (corrupt, not at our end: records above it would leave a hole), LogStorageError.
         """
         if fetched.records:
+            if offset != self.log.log_end_offset:
+                raise RecordsRejected(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{self.topic_partition} ends at {self.log.log_end_offset}, and was asked for from {offset} on",
+                )
             self.log.append_as_follower(fetched.records)
             crash_point("replication.follower.before_high_watermark")
         self.log.set_high_watermark(fetched.high_watermark)

@@ -58,6 +58,7 @@ _CODEC_MASK = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_DELETE_HORIZON_BIT = 0x40
 
 
 class CorruptBatch(RegencyError):
@@ -123,6 +124,13 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether it holds a transaction marker and no data."""
         return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether it may lack records it had: they do not fill its offsets, or its first timestamp is a delete horizon
+        (KIP-534).
+        """
+        return self.record_count != self.last_offset_delta + 1 or bool(self.attributes & _DELETE_HORIZON_BIT)
 
     @property
     def last_sequence(self) -> int:
