@@ -14,6 +14,7 @@ from regency.broker_agent.listener.acceptor import Acceptor
 from regency.broker_agent.listener.apis import (
     api_versions,
     cluster,
+    delete_records,
     describe_configs,
     fetch,
     forwarded,
@@ -209,6 +210,7 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.failure),
     ApiKey.METADATA: Handler(metadata.handle, metadata.failure),
     ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failure),
+    ApiKey.DELETE_RECORDS: Handler(delete_records.handle, delete_records.failure),
     ApiKey.INIT_PRODUCER_ID: Handler(producer_ids.handle, producer_ids.failure),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(list_offsets.handle_epochs, list_offsets.failure_of_epochs),
     ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failure),

@@ -46,6 +46,14 @@ class ProduceResult(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class DeletedRecords(msgspec.Struct, frozen=True):
+    """Outcome for one partition of a DeleteRecords."""
+
+    error: ErrorCode
+    low_watermark: Offset = UNKNOWN_OFFSET
+    """The lowest log start of all live replicas; -1 where one has not told, or this broker does not lead."""
+
+
 class PartitionState(msgspec.Struct, frozen=True):
     """One partition of a LeaderAndIsr request."""
 

@@ -192,6 +192,7 @@ class DirectoryMoves:
             if self._is_under_way(name, copy):  # else a directory failed, which is reported
                 self._give_up(name, str(error))
         else:
+            self._hosting.deletes.check(name)
             return size
         return 0
 
@@ -218,6 +219,7 @@ class DirectoryMoves:
         self.failed[name] = why
 
     def _forget(self, name: TopicPartition) -> None:
+        self._hosting.deletes.check(name)
         self._copies.pop(name, None)
         if self._copied == name:
             self._copied = None

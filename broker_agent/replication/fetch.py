@@ -212,6 +212,8 @@ class FetchPath:
         if partition.count_fetch(params.replica_id, params.replica_epoch, wanted, leader_end, now_ms):
             reading.outdated[partition.topic_partition] = None
             self._hosting.changed(partition.topic_partition)
+        else:
+            self._hosting.deletes.check(partition.topic_partition)  # its log start may have risen
         if params.replica_id not in partition.isr.maximal:
             self._isr.expand(partition, now_ms)
 

@@ -43,6 +43,7 @@ class HostedPartitions:
         self.completions = Completions()
         self.produces = Purgatory(self.completions)
         self.fetches = Purgatory(self.completions)
+        self.deletes = Purgatory(self.completions)
         self._timer = timer
         self.homeless: set[TopicPartition] = set()
         """Partitions told to be here whose log could not be made or may be in a directory that is offline."""
@@ -50,6 +51,11 @@ class HostedPartitions:
         """Partitions whose logs were deleted although a directory is offline: they were not in that one."""
         self._names: dict[TopicId, tuple[str, int]] = {}
         self._wake_at: int | None = None
+
+    @property
+    def purgatories(self) -> tuple[Purgatory, ...]:
+        """Everything that waits here."""
+        return self.produces, self.fetches, self.deletes
 
     def min_insync(self, topic: str) -> int:
         """min.insync.replicas of a topic."""
@@ -133,8 +139,8 @@ class HostedPartitions:
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """The high watermark or the role changed: everybody who waits looks again."""
-        self.produces.check(topic_partition)
-        self.fetches.check(topic_partition)
+        for purgatory in self.purgatories:
+            purgatory.check(topic_partition)
 
     # Time
 

@@ -1,8 +1,8 @@
 """The ReplicaManager: the one door to the replicas of a broker, for clients, followers, controllers and the clock.
 
 Data loop only; passive. Each method changes state first and answers afterwards: whatever became ready is run when
-nothing is half changed, and may call back in. The parts: produce.py, fetch.py, offsets.py, control.py,
-isr_maintenance.py.
+nothing is half changed, and may call back in. The parts: produce.py, fetch.py, delete_records.py, offsets.py,
+control.py, isr_maintenance.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
     AppliedState,
+    DeletedRecords,
     LeaderAddress,
     LogDirDescription,
     PartitionState,
@@ -23,6 +24,7 @@ from regency.broker_agent.replication.api import (
     StopPartition,
 )
 from regency.broker_agent.replication.control import ControlPath
+from regency.broker_agent.replication.delete_records import DeletePath
 from regency.broker_agent.replication.descriptions import describe_log_dirs, described, described_log
 from regency.broker_agent.replication.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
@@ -39,7 +41,7 @@ from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, Fetc
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
-from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.model.settings.log_config import NEVER, LogConfig
@@ -70,6 +72,7 @@ class ReplicaManager:
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
         self._produce = ProducePath(self._hosting)
         self._fetch = FetchPath(self._hosting, self._isr, throttles.leader)
+        self._deletes = DeletePath(self._hosting)
         self._offsets = OffsetQueries(self._hosting)
         self._control = ControlPath(self._hosting, self._isr, fetchers)
         self._fetchers = fetchers
@@ -111,6 +114,19 @@ class ReplicaManager:
         """
         with self._hosting.completions:
             return self._fetch.fetch(params, partitions, respond)
+
+    def delete_records(
+        self,
+        timeout_ms: int,
+        offsets: Mapping[TopicPartition, Offset],
+        respond: Callable[[dict[TopicPartition, DeletedRecords]], None],
+    ) -> None:
+        """Offer nothing below these offsets any more, -1 meaning the high watermark (KIP-107).
+
+        `respond` is called once, when no live replica offers it and the disk knows, or time is up.
+        """
+        with self._hosting.completions:
+            self._deletes.delete(timeout_ms, offsets, respond)
 
     def list_offset(
         self, tp: TopicPartition, timestamp: int, current_leader_epoch: LeaderEpoch, replica_id: BrokerId
@@ -242,14 +258,14 @@ class ReplicaManager:
         hosting = self._hosting
         hosting.woken()
         with hosting.completions:
-            hosting.produces.expire_due(now_ms)
-            hosting.fetches.expire_due(now_ms)
+            for purgatory in hosting.purgatories:
+                purgatory.expire_due(now_ms)
             self._fetch.go_on()
             self._schedule.run_due(now_ms)
             self._isr.continue_sweep(now_ms)
             self._moves.continue_moves(now_ms)
         self._wake_for_schedule()
-        for purgatory in (hosting.produces, hosting.fetches):
+        for purgatory in hosting.purgatories:
             if purgatory.next_deadline_ms is not None:
                 hosting.wake_by(purgatory.next_deadline_ms)
 
@@ -258,8 +274,8 @@ class ReplicaManager:
         hosting = self._hosting
         self._fetchers.close()
         with hosting.completions:
-            hosting.produces.complete_all()
-            hosting.fetches.complete_all()
+            for purgatory in hosting.purgatories:
+                purgatory.complete_all()
         crash_point("replication.shutdown.before_checkpoint")
         self._checkpoint_high_watermarks(hosting.clock.monotonic_ms())
 

@@ -177,9 +177,9 @@ class DirectoryLogs:
         self._write_later([self._decide_recovery_points()], written)
         crash_point("log.recovery_points.after_decision")
 
-    def write_log_starts_later(self) -> None:
-        """Checkpoint soon where logs start."""
-        self._write_later([self._decide_log_starts()])
+    def write_log_starts_later(self, then: Callable[[], None] = lambda: None) -> None:
+        """Checkpoint soon where logs start; `then` is called on the data loop when that is done."""
+        self._write_later([self._decide_log_starts()], then)
         crash_point("log.log_starts.after_decision")
 
     def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:

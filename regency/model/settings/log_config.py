@@ -11,6 +11,8 @@ from regency.model.settings.values import Problems, SettingsInvalid, nearest
 
 UNLIMITED = -1
 NEVER = 2**63 - 1
+DELETE = "delete"
+"""A cleanup.policy under which old records go, and clients may delete records."""
 COMPACT = "compact"
 """A cleanup.policy only another tool can have stored: records are kept for ever, with `delete` as retention says."""
 NO_COMPACTION = "compaction is not offered yet; use delete, with retention.ms=-1 to keep records for ever"

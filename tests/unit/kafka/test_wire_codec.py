@@ -42,6 +42,7 @@ def test_the_offered_versions_are_the_promised_ones() -> None:
         18: (0, 4),
         19: (2, 7),
         20: (1, 6),
+        21: (0, 2),
         22: (0, 4),
         23: (2, 4),
         32: (1, 4),

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from regency.broker_agent.control.admin_forwarder import NotController
-from regency.broker_agent.replication.api import LogDirDescription, ProduceResult
+from regency.broker_agent.replication.api import DeletedRecords, LogDirDescription, ProduceResult
 from regency.broker_agent.steps import Steps
 from regency.kafka.admin_answers import Row, answer
 from regency.kafka.apis import ApiKey
@@ -48,6 +48,8 @@ class FakeReplicas:
         self.dirs: list[LogDirDescription] = []
         self.altered: list[dict[TopicPartition, Path]] = []
         self.alter_errors: dict[TopicPartition, ErrorCode] = {}
+        self.deleted: dict[TopicPartition, DeletedRecords] = {}
+        self.deletions: list[tuple[int, dict[TopicPartition, Offset]]] = []
 
     def end(self, key: TopicPartition) -> int:
         return sum(count for count, _ in self.logs[key])
@@ -82,6 +84,18 @@ class FakeReplicas:
         waiting, self.waiting = self.waiting, []
         for look in waiting:
             look()
+
+    def delete_records(
+        self,
+        timeout_ms: int,
+        offsets: Mapping[TopicPartition, Offset],
+        respond: Callable[[dict[TopicPartition, DeletedRecords]], None],
+    ) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.deletions.append((timeout_ms, dict(offsets)))
+        unknown = DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        respond({name: self.deleted.get(name, unknown) for name in offsets})
 
     def fetch(
         self,
