@@ -65,6 +65,7 @@ OUTPUTS: Final = {
     "topics describe": "[]regency.cli.topics.replicas:PartitionRow",
     "topics list": "[]regency.cli.topics.command:TopicRow",
     "topics set-rf": "regency.cli.partitions.plans:Report",
+    "topics truncate": "[]regency.cli.topics.truncate:TruncatedRow",
     "up": "regency.cli.lab.cluster:Started",
     "verify replicas": "regency.cli.verify.report:Verification",
 }
