@@ -26,7 +26,7 @@ def judge_polls(part: Part, log: ReadLog, findings: Findings) -> None:
     last_of_client: dict[str, Poll | None] = {}
     for (client, _), session in part.polls.items():
         last_of_client[client] = _Session(part, log, findings).judge(session)
-    _judge_tails(part, (last for last in last_of_client.values() if last is not None), findings)
+    _judge_tails(part, log, (last for last in last_of_client.values() if last is not None), findings)
     _judge_ends(part, findings)
 
 
@@ -72,12 +72,15 @@ class _Session:
         self._findings.add(anomaly, (expected, found), None, _tell_step, self._part, polls, what)
 
 
-def _judge_tails(part: Part, last_polls: Iterable[Poll], findings: Findings) -> None:
+def _judge_tails(part: Part, log: ReadLog, last_polls: Iterable[Poll], findings: Findings) -> None:
     final = part.final
     if final is None:
         return
     for poll in last_polls:
-        if (poll.client, poll.session) in part.drained_sessions and poll.next_position < final.high_watermark:
+        unread = poll.next_position, final.high_watermark
+        if part.compacted and log.final_has_none_of(*unread):
+            continue
+        if (poll.client, poll.session) in part.drained_sessions and unread[0] < unread[1]:
             findings.add(
                 Anomaly.UNREAD_TAIL,
                 (poll.next_position, final.high_watermark - 1),
