@@ -208,9 +208,13 @@ class Partition:
         return max(1, len(self.assignment.origin))
 
     def low_watermark(self) -> Offset:
-        """The first offset that some live replica still has (KIP-107); -1: one has not told in this leader epoch."""
-        is_live = self._rules.peers.broker_epoch
-        starts = [each.log_start_offset for each in self.remotes.values() if is_live(each.broker) is not None]
+        """The first offset that some live replica still has (KIP-107); -1: one has not told in this leader epoch.
+
+        What an earlier incarnation told does not count: after a crash a replica may begin where it did long ago.
+        """
+        known = self._rules.peers.broker_epoch
+        live = [(each, epoch) for each in self.remotes.values() if (epoch := known(each.broker)) is not None]
+        starts = [each.log_start_offset if each.broker_epoch == epoch else UNKNOWN_OFFSET for each, epoch in live]
         return min([self.log.log_start_offset, *starts])
 
     # Fetches of followers

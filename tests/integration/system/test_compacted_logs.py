@@ -144,58 +144,61 @@ def regency(*words: str) -> str:
     return done.stdout
 
 
-def test_a_compacted_log_is_replicated_read_moved_and_survives_kills(
+@pytest.fixture
+def compacted_cluster(
     new_cluster: Callable[..., Cluster],
     create_topic: Callable[..., None],
-    books: Callable[..., Any],
     look: Callable[..., Any],
     eventually: Any,
-) -> None:
+) -> tuple[Cluster, BrokerId, list[BrokerId]]:
+    """A leader with the compacted log and two followers that have nothing yet: the cluster, and who is what."""
     cluster = new_cluster(log_dirs=2, settings={"replica.lag.time.max.ms": "2000"})
-    create_topic(cluster, partitions=1, min_insync_replicas="1", unclean_leader_election_enable="false")
+    create_topic(cluster, partitions=1, min_insync_replicas="1")
     leader = look(cluster).leaders()[0]
     followers = [broker for broker in cluster.broker_ids if broker != leader]
-    for broker in followers:
-        cluster.stop(broker)
+    cluster.stop(*followers)
     eventually(lambda: look(cluster).isrs()[0] == (leader,), within=40, what="the leader alone is in sync")
     cluster.stop(leader)
-
-    cleaned, active = compacted(int(time.time() * 1000))
-    put(log_dir(cluster, leader), cleaned, active)
+    put(log_dir(cluster, leader), *compacted(int(time.time() * 1000)))
     for broker in followers:
         shutil.rmtree(log_dir(cluster, broker))
     cluster.start(leader)
     eventually(lambda: look(cluster).leaders()[0] == leader, within=40, what="it leads again")
+    cluster.start(*followers)
+    cluster.wait_healthy(60)
+    return cluster, leader, followers
+
+
+@pytest.mark.timeout(300)
+def test_followers_take_a_compacted_log_and_keep_it_when_they_are_killed(
+    compacted_cluster: tuple[Cluster, BrokerId, list[BrokerId]], look: Callable[..., Any], eventually: Any
+) -> None:
+    cluster, leader, followers = compacted_cluster
     assert consume(cluster, len(LEFT)) == LEFT
-    for broker in followers:
-        cluster.start(broker)
-    cluster.wait_healthy(60)
     kept = batches(log_dir(cluster, leader))
-    assert kept == [
-        (*(header.base_offset, header.last_offset, header.leader_epoch, header.crc),)
-        for one in (*cleaned, *active)
-        for _, header in iter_batches(one)
-    ]
-
-    def has_all(broker: BrokerId) -> bool:
-        return batches(log_dir(cluster, broker)) == kept
-
+    assert [(first, last) for first, last, *_ in kept] == [(3, 7), (12, 21), (22, 24), (28, 31), (40, 41), (46, 49)]
     for broker in followers:
-        eventually(lambda broker=broker: has_all(broker), within=40, what=f"broker {broker} has what is left")
+        eventually(lambda broker=broker: batches(log_dir(cluster, broker)) == kept, within=40, what=f"{broker} has all")
 
-    for broker in followers:  # nothing is lost that was written, though no recovery point covers it
-        cluster.kill(broker)
-        cluster.start(broker)
-        assert has_all(broker)
+    cluster.kill(*cluster.broker_ids)  # no recovery point of a follower covers what it has fetched
+    cluster.start(*cluster.broker_ids)
     cluster.wait_healthy(60)
+    assert [batches(log_dir(cluster, broker)) for broker in cluster.broker_ids] == [kept] * 3
     cluster.kill(leader)
     eventually(lambda: look(cluster).leaders()[0] in followers, within=40, what="a follower leads")
     assert consume(cluster, len(LEFT)) == LEFT
     cluster.start(leader)
     cluster.wait_healthy(60)
-    assert has_all(leader)
+    assert batches(log_dir(cluster, leader)) == kept
 
+
+@pytest.mark.timeout(300)
+def test_a_compacted_log_is_moved_looked_at_and_written_to(
+    compacted_cluster: tuple[Cluster, BrokerId, list[BrokerId]], books: Callable[..., Any], eventually: Any
+) -> None:
+    cluster, leader, _ = compacted_cluster
     source = log_dir(cluster, leader).parent
+    kept = batches(source / "t-0")
     target = next(path for path in cluster.log_dirs(leader) if path != source).absolute()
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     try:
@@ -205,11 +208,11 @@ def test_a_compacted_log_is_replicated_read_moved_and_survives_kills(
     eventually(
         lambda: (target / "t-0").is_dir() and not (source / "t-0").exists(), within=60, what="the replica is moved"
     )
-    assert has_all(leader)
+    assert batches(target / "t-0") == kept
 
     facts = [json.loads(line) for line in regency("log", "dump", str(target / "t-0"), "-o", "json").splitlines()]
     gaps = {(each["last_offset"], each["next_offset"]) for each in facts if each["type"] == "gap"}
-    assert {(7, 12), (24, 28), (41, 46)} <= gaps
+    assert gaps >= {(7, 12), (24, 28), (41, 46)}
     assert not [each for each in facts if each["type"] == "damage"]
     verified = json.loads(
         regency("verify", "replicas", "t", "-o", "json", "--bootstrap-server", cluster.bootstrap_servers)
@@ -218,6 +221,7 @@ def test_a_compacted_log_is_replicated_read_moved_and_survives_kills(
 
     books(cluster, "t").write(100)
     assert consume(cluster, len(LEFT) + 100)[: len(LEFT)] == LEFT
-    regency("leaders", "elect", "--all", "--bootstrap-server", cluster.bootstrap_servers)
-    ends = [batches(log_dir(cluster, broker))[-1] for broker in cluster.broker_ids]
-    eventually(lambda: len({batches(log_dir(cluster, each))[-1] for each in cluster.broker_ids}) == 1, what=str(ends))
+    eventually(
+        lambda: len({batches(log_dir(cluster, broker))[-1] for broker in cluster.broker_ids}) == 1,
+        what="all have what was written since",
+    )
