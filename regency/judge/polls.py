@@ -64,8 +64,14 @@ class _Session:
         """An offset other than the one expected next."""
         if found < expected:
             self._add(Anomaly.NONMONOTONIC_POLL, poll, expected, found, f"{what} offset {found}, back from {expected}")
-        elif found > self._part.log_start_by(poll.completed_ms) and not self._log.final_has_none_of(expected, found):
+        elif found > self._part.log_start_by(poll.completed_ms) and not self._is_empty(expected, found):
             self._add(Anomaly.SKIPPED_POLL, poll, expected, found, f"{what} offset {found}, {expected} was next")
+
+    def _is_empty(self, begin: int, end: int) -> bool:
+        """Whether no record was there: by the final read, or of a compacted partition by all that was ever read."""
+        if self._part.compacted and self._part.final is None:
+            return not self._log.has_any(begin, end)
+        return self._log.final_has_none_of(begin, end)
 
     def _add(self, anomaly: Anomaly, poll: Poll, expected: int, found: int, what: str) -> None:
         polls = (poll,) if self._previous is None else (self._previous, poll)

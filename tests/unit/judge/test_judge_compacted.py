@@ -102,3 +102,10 @@ def test_a_skipped_send_is_excused_by_a_later_one_of_its_key(history):
     history.send(2, 2, key="b")
     finally_(history, (0, [0]), (2, [2]), end=3)
     assert kinds(history) == set()
+
+
+def test_without_a_final_read_a_poll_passes_over_what_nobody_read(compacted):
+    compacted.poll((1, [1]), (3, [3, 4]), position=0)
+    assert kinds(compacted) == set()
+    compacted.poll((3, [3, 4]), position=1, client="d")
+    assert kinds(compacted) == {Anomaly.SKIPPED_POLL}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.segments.segments import AppendInfo
 from regency.broker_agent.replication.delete_records import TO_HIGH_WATERMARK
-from regency.kafka.record_batch import Buffer
+from regency.kafka.record_batch import BatchHeader, Buffer, read_header, stamp
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from simulation.clients.view import addresses
 from simulation.cluster.agent import DeleteAsked
@@ -61,21 +63,28 @@ class _LogFaults:
 
 
 def _arm(log: PartitionLog, width: int) -> None:
-    append = log.append_as_leader
+    """Have the next batch that is appended stand `width` offsets above the log end."""
+    if "append_as_leader" in vars(log):
+        return
+    append, write = log.append_as_leader, log._write
 
-    def append_above(records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> Any:
-        end = log._log_end
-        log.end_above_hole(Offset(end + width))
+    def write_above(records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
+        ((_, header),) = batches
+        assert isinstance(records, bytearray)
+        stamp(records, Offset(header.base_offset + width), LeaderEpoch(header.leader_epoch))
+        write(records, [(0, read_header(records))], now_ms)
+
+    def append_above(records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+        log._write = write_above  # type: ignore[method-assign]
         try:
             appended = append(records, leader_epoch, now_ms)
-        except BaseException:
-            log._log_end = log._producers.end_offset = end
-            raise
+        finally:
+            del log._write
         if appended.duplicate:
-            log._log_end = log._producers.end_offset = end
-        else:
-            del log.append_as_leader  # type: ignore[method-assign]
-        return appended
+            return appended
+        del log.append_as_leader
+        base, last = Offset(appended.base_offset + width), Offset(appended.last_offset + width)
+        return appended._replace(base_offset=base, last_offset=last)
 
     log.append_as_leader = append_above  # type: ignore[method-assign]
 
