@@ -68,7 +68,7 @@ class TruncatedRow(msgspec.Struct, frozen=True):
     """Records below this offset were to be deleted; null where its leader could not say where the partition ends."""
     log_start: int | None = None
     """Where its oldest replica begins now; null where that is not known."""
-    deleted: int | None = None
+    offsets_deleted: int | None = None
     """Offsets that were there before and are deleted now."""
     error: str | None = None
     """Why it is not done."""
@@ -276,5 +276,5 @@ def _tell(row: TruncatedRow) -> None:
         what = "its records" if row.before is None else f"the records below offset {row.before}"
         say(f"Error: {name}: {what} are not all deleted: {row.error}.")
     else:
-        deleted = "" if row.deleted is None else f" {counted(row.deleted, 'offset')} deleted."
+        deleted = "" if row.offsets_deleted is None else f" {counted(row.offsets_deleted, 'offset')} deleted."
         conclude(f"{name} begins at offset {row.log_start}.{deleted}")

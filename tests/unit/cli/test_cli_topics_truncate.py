@@ -121,7 +121,7 @@ def test_a_partition_is_truncated_at_its_leader(cluster: Cluster, run: Run) -> N
     assert done.exit_code == Exit.DONE, done.output
     assert cluster.deletions == [(3, {1: 20})]
     assert json.loads(done.stdout) == [
-        {"topic": "flights", "partition": 1, "before": 20, "log_start": 20, "deleted": 15, "error": None}
+        {"topic": "flights", "partition": 1, "before": 20, "log_start": 20, "offsets_deleted": 15, "error": None}
     ]
     assert "flights-1 begins at offset 20. 15 offsets deleted." in done.stderr
 
@@ -135,7 +135,7 @@ def test_all_of_a_topic_goes_up_to_where_it_ends_at_first(cluster: Cluster, run:
     done = cut(run, "flights", "--to-end", "--yes")
     assert done.exit_code == Exit.DONE, done.output
     assert cluster.deletions == [(1, {0: 100}), (3, {1: 50}), (3, {1: 50})]
-    assert [(row["log_start"], row["deleted"]) for row in json.loads(done.stdout)] == [(100, 90), (50, 45)]
+    assert [(row["log_start"], row["offsets_deleted"]) for row in json.loads(done.stdout)] == [(100, 90), (50, 45)]
 
 
 def test_it_goes_on_at_the_leader_that_another_has_become(cluster: Cluster, run: Run) -> None:

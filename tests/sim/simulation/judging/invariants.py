@@ -147,8 +147,8 @@ _TABLE: Final = (
     ),
     Invariant(
         "retention-by-rule",
-        "A log begins later only where retention.ms, by the broker's clock, retention.bytes or a client says so, or its "
-        "leader.",
+        "A log begins later only where retention.ms, by the broker's clock, retention.bytes, a client or its leader "
+        "says so.",
         "KIP-33",
     ),
     Invariant(

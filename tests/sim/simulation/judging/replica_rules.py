@@ -128,7 +128,7 @@ class ReplicaRules:
                 following = self._hosted(broker, name)
                 if following is None or following.topic_id != leading.topic_id or epoch is None:
                     continue
-                is_same = self._world.agents[broker].broker_epoch == epoch and following.role is Role.FOLLOWER
+                is_same = self._world.agents[broker].broker_epoch() == epoch and following.role is Role.FOLLOWER
                 start = following.log.log_start_offset
                 if is_same and following.leader_epoch == leading.leader_epoch and start < outcome.low_watermark:
                     raise broken(
