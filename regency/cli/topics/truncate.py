@@ -64,7 +64,7 @@ class TruncatedRow(msgspec.Struct, frozen=True):
 
     topic: str
     partition: int
-    before: int | None
+    below_offset: int | None
     """Records below this offset were to be deleted; null where its leader could not say where the partition ends."""
     log_start: int | None = None
     """Where its oldest replica begins now; null where that is not known."""
@@ -273,7 +273,7 @@ def _confirm(work: _Truncation, yes: bool) -> None:
 def _tell(row: TruncatedRow) -> None:
     name = f"{row.topic}-{row.partition}"
     if row.error is not None:
-        what = "its records" if row.before is None else f"the records below offset {row.before}"
+        what = "its records" if row.below_offset is None else f"the records below offset {row.below_offset}"
         say(f"Error: {name}: {what} are not all deleted: {row.error}.")
     else:
         deleted = "" if row.offsets_deleted is None else f" {counted(row.offsets_deleted, 'offset')} deleted."

@@ -103,7 +103,14 @@ def test_records_are_deleted_for_good_while_a_follower_and_the_leader_die(
     assert first_record(cluster, 0) == 300
 
     (row,) = regency(cluster, "topics", "truncate", "t", "--to-end", "--yes")
-    assert row == {"topic": "t", "partition": 0, "before": 1_000, "log_start": 1_000, "offsets_deleted": 700, "error": None}
+    assert row == {
+        "topic": "t",
+        "partition": 0,
+        "below_offset": 1_000,
+        "log_start": 1_000,
+        "offsets_deleted": 700,
+        "error": None,
+    }
     assert beginnings(cluster) == (1_000, 1_000)
     (row,) = regency(cluster, "topics", "truncate", "t-0", "--before", "2000", "--yes", status=Exit.FAILED)
     assert "beyond its last committed record" in row["error"]

@@ -121,7 +121,7 @@ def test_a_partition_is_truncated_at_its_leader(cluster: Cluster, run: Run) -> N
     assert done.exit_code == Exit.DONE, done.output
     assert cluster.deletions == [(3, {1: 20})]
     assert json.loads(done.stdout) == [
-        {"topic": "flights", "partition": 1, "before": 20, "log_start": 20, "offsets_deleted": 15, "error": None}
+        {"topic": "flights", "partition": 1, "below_offset": 20, "log_start": 20, "offsets_deleted": 15, "error": None}
     ]
     assert "flights-1 begins at offset 20. 15 offsets deleted." in done.stderr
 
@@ -181,7 +181,7 @@ def test_what_has_no_leader_is_said(cluster: Cluster, run: Run) -> None:
         Exit.TIMED_OUT,
         True,
     )
-    assert [row["before"] for row in json.loads(done.stdout)] == [100, None]
+    assert [row["below_offset"] for row in json.loads(done.stdout)] == [100, None]
 
 
 def test_it_is_not_done_without_a_yes(cluster: Cluster, run: Run) -> None:
