@@ -28,6 +28,11 @@ topics alter t --partitions 3
 topics list
 produce t
 consume t --from-beginning --until-end
+groups reset-offsets g --topic t --to-earliest --create --execute
+groups list
+groups describe
+groups offsets g
+groups delete g --yes
 load u --seconds 1 --rate 50 --history h.jsonl
 judge h.jsonl
 topics describe
