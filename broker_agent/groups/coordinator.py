@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -227,7 +227,7 @@ class GroupCoordinator:
         led = self._find(group_id, may_be_empty=True)
         return DescribedGroup(led, group_id, state="") if isinstance(led, ErrorCode) else led.shard.describe(group_id)
 
-    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, Iterable[ListedGroup]]:
+    def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, Sequence[ListedGroup]]:
         """ListGroups: those that are known; with an error where a partition is still being loaded."""
         if self._is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()

@@ -9,6 +9,7 @@ from typing import Final
 from regency.broker_agent.groups.api import NO_MEMBER, Caller, FetchedOffsets, OffsetResults
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.turns import FEW_ROWS
 from regency.kafka.codec import Message, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, Request
 from regency.kafka.groups.records import OffsetAndMetadata
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicPartition
@@ -102,10 +103,18 @@ def handle_fetch(services: Services, exchange: Exchange) -> None:
             (each.group_id, services.groups.fetch_offsets(each.group_id, _named(each.topics), require_stable=stable))
             for each in message.groups
         ]
+        _note_size(exchange, [offsets for _, offsets in found])
         exchange.take(partial(_fetched_of_groups, version, found))
         return
     offsets = services.groups.fetch_offsets(message.group_id, _named(message.topics), require_stable=stable)
+    _note_size(exchange, [offsets])
     exchange.take(partial(_fetched, request, offsets))
+
+
+def _note_size(exchange: Exchange, found: Iterable[FetchedOffsets | ErrorCode]) -> None:
+    """Have an answer of many rows put together aside."""
+    if sum(len(offsets) for offsets in found if not isinstance(offsets, ErrorCode)) > FEW_ROWS:
+        exchange.is_large = True
 
 
 def failure_of_fetch(request: Request) -> Message:

@@ -9,6 +9,7 @@ from typing import Final
 from regency.broker_agent.groups.api import DescribedGroup, ListedGroup
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.turns import FEW_ROWS
 from regency.kafka.codec import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, Message, Request
 from regency.model.kafka_errors import ErrorCode
 
@@ -22,7 +23,10 @@ _LIST_WITH_TYPES: Final = 5
 def handle_describe(services: Services, exchange: Exchange) -> None:
     """State and members of groups; one that is not there is Dead."""
     request = exchange.request
-    exchange.take(partial(_described, request, [services.groups.describe(name) for name in request.message.groups]))
+    groups = [services.groups.describe(name) for name in request.message.groups]
+    if sum(1 + len(group.members) for group in groups) > FEW_ROWS:
+        exchange.is_large = True
+    exchange.take(partial(_described, request, groups))
 
 
 def failure_of_describe(request: Request) -> Message:
@@ -73,6 +77,8 @@ def handle_list(services: Services, exchange: Exchange) -> None:
     error, groups = services.groups.list_groups(states)
     if types and CLASSIC not in {each.lower() for each in types}:
         groups = ()
+    if len(groups) > FEW_ROWS:
+        exchange.is_large = True
     exchange.take(partial(_listed, request.version, error, groups))
 
 

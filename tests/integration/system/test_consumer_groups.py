@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import shutil
+import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +19,18 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from regency.cluster.cluster import Cluster
+from regency.kafka.apis import ApiKey
+from regency.kafka.codec import (
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+    decode_response,
+    encode_request,
+)
 from regency.kafka.groups.placement import OFFSETS_TOPIC, partition_of
 from regency.model.ids import TopicPartition as Partition
+from regency.model.kafka_errors import ErrorCode
 
 pytestmark = pytest.mark.integration
 
@@ -283,6 +295,73 @@ def test_cooperative_members_keep_what_they_have_while_others_join(
         assert fewest == PARTITIONS // 2, "never without"
 
 
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_reads_as_a_member_and_goes_on_where_it_ended(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None]
+) -> None:
+    cluster = new_cluster(brokers=1, settings=SETTINGS)
+    create_topic(cluster, partitions=PARTITIONS, replication=1)
+    servers = cluster.bootstrap_servers
+
+    def read() -> list[str]:
+        words = ["kcat", "-b", servers, "-G", "g", "-e", "-q", "-X", "auto.offset.reset=earliest", "t"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=WITHIN_S, check=True).stdout.split()
+
+    produce(servers)
+    assert sorted(read(), key=int) == [str(number) for number in range(COUNT)]
+    produce(servers, count=PARTITIONS)
+    assert sorted(read(), key=int) == [str(number) for number in range(PARTITIONS)]
+
+
+def test_a_registry_elects_its_leader_by_a_protocol_of_its_own(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(brokers=1, settings=SETTINGS)
+    identity = b'{"host":"a","port":8081,"master_eligibility":true}'
+    deadline = time.monotonic() + WITHIN_S
+
+    def ask(request: Any, version: int) -> Any:
+        with socket.create_connection(("127.0.0.1", int(cluster.bootstrap_servers.rpartition(":")[2])), 10) as wire:
+            wire.sendall(encode_request(version, 1, "sr-1", request))
+            stream = wire.makefile("rb")
+            size = int.from_bytes(stream.read(4), "big")
+            return decode_response(ApiKey(request.API_KEY), version, stream.read(size))[1]
+
+    while ask(FindCoordinatorRequest(key="schema-registry", key_type=0), 3).error_code:
+        assert time.monotonic() < deadline, "no coordinator was found"
+        time.sleep(0.1)
+    joining = JoinGroupRequest(
+        group_id="schema-registry",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="sr",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=identity)],
+    )
+    while (joined := ask(joining, 2)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        assert time.monotonic() < deadline, "the group was not loaded"
+        time.sleep(0.1)
+    assert (joined.error_code, joined.protocol_name, joined.leader) == (0, "v0", joined.member_id)
+    assert [each.metadata for each in joined.members] == [identity]
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"not Kafka's")
+    synced = ask(
+        SyncGroupRequest(
+            group_id="schema-registry",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[assignment],
+        ),
+        1,
+    )
+    assert (synced.error_code, synced.assignment) == (0, b"not Kafka's")
+    cluster.restart(1)
+    (described,) = ask(DescribeGroupsRequest(groups=["schema-registry"]), 1).groups
+    while described.error_code:
+        assert time.monotonic() < deadline, ErrorCode(described.error_code)
+        (described,) = ask(DescribeGroupsRequest(groups=["schema-registry"]), 1).groups
+    (member,) = described.members
+    assert (described.group_state, described.protocol_type) == ("Stable", "sr"), "what was stored came back"
+    assert (member.member_metadata, member.member_assignment) == (identity, b"not Kafka's")
+
+
 def test_tools_see_reset_and_delete_groups(
     new_cluster: Callable[..., Cluster], create_topic: Callable[..., None]
 ) -> None:
@@ -304,4 +383,4 @@ def test_tools_see_reset_and_delete_groups(
     assert committed(cluster)[0] == 3
     admin.delete_consumer_groups(["g"])["g"].result(30)
     assert admin.list_consumer_groups().result(30).valid == []
-    assert json.dumps(committed(cluster)) == "{}"
+    assert committed(cluster) == {}

@@ -15,6 +15,9 @@ NOT_OFFERED = {
     "TxnOffsetCommit": 28,
     "DescribeTransactions": 65,
     "ListTransactions": 66,
+    "ConsumerGroupHeartbeat": 68,
+    "ConsumerGroupDescribe": 69,
+    "DescribeTopicPartitions": 75,
 }
 
 

@@ -7,6 +7,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from regency.broker_agent.replication.api import StopPartition
 from regency.kafka.record_batch import iter_batches
 from regency.model.ids import LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -116,6 +117,15 @@ def test_a_watcher_hears_of_a_partition_that_is_led_followed_led_again_and_stopp
     cluster.lead(1)
     cluster[1].manager.forget([TP])
     assert told == [(0, 0), (0, 1), (0, None), (0, 3), (0, None)]
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_watcher_hears_of_a_partition_that_the_controller_stops(cluster, delete) -> None:
+    told = watch(cluster[1])
+    cluster.lead_alone()
+    topic_id = cluster[1].partition().topic_id
+    cluster[1].manager.stop_replicas([StopPartition(TP, topic_id, LeaderEpoch(0), delete)])
+    assert told == [(0, 0), (0, None)]
 
 
 def test_a_watcher_hears_of_a_directory_that_fails(cluster) -> None:
