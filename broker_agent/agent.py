@@ -224,6 +224,8 @@ class Agent:
 
     async def _connect(self) -> ZkSession:
         settings = self._settings
+        within_s = settings.zookeeper_connection_timeout_ms / 1000
+        logger.info("waits %g s at most for a session with ZooKeeper at %s", within_s, settings.zookeeper_connect)
         session = await asyncio.to_thread(
             connect,
             settings.zookeeper_connect,

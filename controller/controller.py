@@ -52,6 +52,7 @@ FIRST_RETRY_MS = 100
 LAST_RETRY_MS = 10_000
 FORGIVEN_AFTER_MS = 60_000
 """A failure this long after the one before begins a new series."""
+_SESSION_ENDED, _PROCESS_ENDS = "the session with ZooKeeper ended", "this process ends"
 
 
 class View(msgspec.Struct, frozen=True):
@@ -162,8 +163,8 @@ class Controller:
         self.counters.events[event.cause] += 1
         try:
             self._route(event)
-        except ZkSessionLost as error:
-            self._resign(str(error))
+        except ZkSessionLost:
+            self._resign(_PROCESS_ENDS if self.retry.abandoned else _SESSION_ENDED)
         except RegencyError as error:
             if isinstance(error, EpochBehind):
                 self._elector.saw(error.seen)
@@ -179,9 +180,9 @@ class Controller:
             self._on_controller_changed()
         elif isinstance(event, SessionEnded):
             if self._term is not None and self._term.store.fence.generation <= event.generation:
-                self._resign("the session with ZooKeeper ended")
+                self._resign(_SESSION_ENDED)
         elif isinstance(event, ShutDown):
-            self._resign("this process ends")
+            self._resign(_PROCESS_ENDS)
         elif self._term is not None:
             self._handle(self._term, event)
 

@@ -28,6 +28,7 @@ from regency.controller.term import Term
 from regency.controller.topics.config_changes import look_after_notifications
 from regency.controller.topics.deletion_requests import load_deletions
 from regency.controller.topics.topics import load_topics
+from regency.history.events import NOT_YET
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.facts import LeaderIsrAndControllerEpoch
@@ -115,7 +116,9 @@ def _note_dead(term: Term, states: Mapping[TopicPartition, LeaderIsrAndControlle
         was = "live" if known is None else f"live, epoch {known}"
         ruled = before is not None and before.broker == broker
         why = f"it ruled as controller in epoch {before.epoch}, and " if before is not None and ruled else ""
-        term.decisions.note(f"broker {broker}", was, "dead", f"{why}its registration is gone")
+        # Where no controller ruled before, the cluster starts: that broker may be on its way.
+        why += NOT_YET if before is None else "its registration is gone"
+        term.decisions.note(f"broker {broker}", was, "dead", why)
     if before is not None and before.broker not in {*context.brokers, *context.unsteered, *dead}:
         # Its own controller may have heard that it left and decided about that: then it is no death to tell of again.
         why = "it is not registered, and no partition had it in sync: it left in order, or was out of sync"

@@ -18,6 +18,7 @@ from regency.controller.doctor.rules import (
     ZOOKEEPER,
     Finding,
     Stored,
+    Watermark,
     examine_absent,
     examine_deletions,
     examine_health,
@@ -36,7 +37,7 @@ from regency.model import znodes
 from regency.model.clock import Clock
 from regency.model.errors import ZnodeMalformed
 from regency.model.facts import LeaderIsrAndControllerEpoch
-from regency.model.ids import BrokerId, Offset, TopicPartition
+from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.znodes import paths
 from regency.protos import inspection_pb2 as pb
@@ -51,6 +52,8 @@ DEFAULT_CONFIRM_MS: Final = 4_000
 """Longer than agents take to report and leaders to announce ISR changes."""
 SILENT_MS: Final = 25_000
 """An agent whose last report is older is silent: one gives a sign of life every 10 s."""
+LIFE_MS: Final = 11_000
+"""An agent whose last report is older is late: it does not help to wait for its next one."""
 SLOW_MS: Final = 10_000
 """What is not acknowledged for so long is worth telling."""
 FULL_WAIT_MS: Final = 15_000
@@ -92,6 +95,7 @@ class Examiner:
         suspects, high = self._look(first, first.topics, {})
         if suspects or high:
             self._never.wait((request.confirm_ms or DEFAULT_CONFIRM_MS) / 1000)
+        self._await_word(first, high)
         cluster = self._gate.ask(CopyCluster())
         topics = {_topic_of(finding.subject) for finding in suspects} | {partition.topic for partition in high}
         if any(finding.kind in OF_ALL_TOPICS for finding in suspects):
@@ -143,11 +147,23 @@ class Examiner:
                 return
             self._never.wait(LOOK_EVERY_MS / 1000)
 
+    def _await_word(self, cluster: ClusterCopy, high: Mapping[TopicPartition, Watermark]) -> None:
+        """Let every member whose log seems to be too short report once more than the leader had, if it still does."""
+        awaited: dict[BrokerId, int] = {}
+        for told in high.values():
+            awaited.update((member, max(told.told_ms, awaited.get(member, 0))) for member in told.members)
+        while any(self._may_tell(cluster, member, told_ms) for member, told_ms in awaited.items()):
+            self._never.wait(LOOK_EVERY_MS / 1000)
+
+    def _may_tell(self, cluster: ClusterCopy, member: BrokerId, told_ms: int) -> bool:
+        last = self._controller.reports.last(member, cluster.brokers[member].epoch)
+        return last is not None and last.at_ms <= told_ms and self._clock.monotonic_ms() - last.at_ms < LIFE_MS
+
     # One look
 
     def _look(
-        self, cluster: ClusterCopy, topics: Mapping[str, int], earlier: Mapping[TopicPartition, Offset]
-    ) -> tuple[list[Finding], dict[TopicPartition, Offset]]:
+        self, cluster: ClusterCopy, topics: Mapping[str, int], earlier: Mapping[TopicPartition, Watermark]
+    ) -> tuple[list[Finding], dict[TopicPartition, Watermark]]:
         """What differs now in these topics and in what concerns all; and high watermarks to look at again."""
         reports = {
             broker: told
@@ -160,7 +176,7 @@ class Examiner:
         findings = [*self._of_cluster(cluster), *self._of_agents(cluster, talking)]
         findings.extend(examine_strangers(cluster.topics, talking))
         findings.extend(examine_deletions(cluster.waiting))
-        high: dict[TopicPartition, Offset] = {}
+        high: dict[TopicPartition, Watermark] = {}
         dead: dict[BrokerId, list[TopicPartition]] = {}
         owing: dict[BrokerId, list[TopicPartition]] = {}
         for names in _pieces(topics):
@@ -171,8 +187,9 @@ class Examiner:
                 findings.extend(examine_topic(context, entry, stored[name]))
             findings.extend(examine_health(context))
             findings.extend(examine_reports(context, talking))
-            findings.extend(examine_watermarks(context, talking, earlier))
-            high.update(watermarks(context, talking))
+            behind = watermarks(context, talking)
+            findings.extend(examine_watermarks(behind, talking, earlier))
+            high.update(behind)
             for partition in (each for each in context.partitions() if each.topic not in cluster.to_delete):
                 assignment = context.assignment(partition)
                 for replicas, of_whom in ((assignment.replicas, dead), (assignment.deleting, owing)):

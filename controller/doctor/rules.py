@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -227,29 +227,19 @@ def _examine_leaders(partition: TopicPartition, told: Mapping[BrokerId, ReplicaR
         yield Finding(str(partition), "two_leaders", "agents", f"it is led by {epochs}")
 
 
-def watermarks(context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]) -> dict[TopicPartition, Offset]:
+class Watermark(NamedTuple):
+    """What a leader told of a partition: its high watermark, and when; the log of a member does not reach it."""
+
+    high: Offset
+    told_ms: int
+    members: tuple[BrokerId, ...]
+
+
+def watermarks(
+    context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]
+) -> dict[TopicPartition, Watermark]:
     """High watermarks that are beyond a log of the ISR, as far as reports go: suspicious if that lasts."""
     found = {}
-    for partition, high, _ in _behind(context, reports):
-        found[partition] = high
-    return found
-
-
-def examine_watermarks(
-    context: ControllerContext, reports: Mapping[BrokerId, BrokerReports], earlier: Mapping[TopicPartition, Offset]
-) -> Iterator[Finding]:
-    """Members of ISRs whose logs, told later, do not reach high watermarks that were told earlier."""
-    for partition, _, broker in _behind(context, reports):
-        high = earlier.get(partition)
-        told = reports[broker].replicas[partition]
-        if high is not None and told.log_end_offset < high:
-            what = f"its log ends at {told.log_end_offset}, below the high watermark {high}, and it is in sync"
-            yield Finding(str(partition), "behind_watermark", f"broker {broker}", what)
-
-
-def _behind(
-    context: ControllerContext, reports: Mapping[BrokerId, BrokerReports]
-) -> Iterator[tuple[TopicPartition, Offset, BrokerId]]:
     for name, entry in context.topics.items():
         for number, leadership in enumerate(entry.leadership):
             if leadership is None or leadership.leader_and_isr.leader not in reports:
@@ -258,12 +248,35 @@ def _behind(
             leader = reports[now.leader].replicas.get(partition)
             if leader is None or leader.role is not HostedRole.LEADER:
                 continue
-            for member in now.isr:
-                told = reports[member].replicas.get(partition) if member in reports else None
-                if told is None or told.leader_epoch != leader.leader_epoch:
-                    continue
-                if told.log_end_offset < leader.high_watermark:
-                    yield partition, leader.high_watermark, member
+            behind = tuple(
+                member
+                for member in now.isr
+                if member in reports
+                and (told := reports[member].replicas.get(partition)) is not None
+                and told.leader_epoch == leader.leader_epoch
+                and told.log_end_offset < leader.high_watermark
+            )
+            if behind:
+                found[partition] = Watermark(leader.high_watermark, reports[now.leader].last.at_ms, behind)
+    return found
+
+
+def examine_watermarks(
+    now: Mapping[TopicPartition, Watermark],
+    reports: Mapping[BrokerId, BrokerReports],
+    earlier: Mapping[TopicPartition, Watermark],
+) -> Iterator[Finding]:
+    """Members of ISRs that told later than the leader, and of a log that does not reach what the leader told earlier.
+
+    The last word of a member that is frozen or slow is older than the leader's: its log has grown since.
+    """
+    for partition in now.keys() & earlier.keys():
+        high, told_ms, _ = earlier[partition]
+        for broker in now[partition].members:
+            end = reports[broker].replicas[partition].log_end_offset
+            if end < high and reports[broker].last.at_ms > told_ms:
+                what = f"its log ends at {end}, below the high watermark {high}, and it is in sync"
+                yield Finding(str(partition), "behind_watermark", f"broker {broker}", what)
 
 
 def examine_strangers(known: Mapping[str, int], reports: Mapping[BrokerId, BrokerReports]) -> Iterator[Finding]:
@@ -305,4 +318,5 @@ def _told(state: LeaderIsrAndControllerEpoch | None) -> str:
     if state is None:
         return "none"
     now = state.leader_and_isr
-    return f"leader {now.leader}, isr {list(now.isr)}, leader epoch {now.leader_epoch}, version {now.zk_version}"
+    leader = now.leader if now.has_leader else "none"
+    return f"leader {leader}, isr {list(now.isr)}, leader epoch {now.leader_epoch}, version {now.zk_version}"

@@ -72,8 +72,11 @@ def shut_down_broker(term: Term, event: ControlledShutdown) -> ShutdownOutcome:
         why = f"broker {broker} is registered under broker epoch {known.epoch}, not {broker_epoch}."
         return ShutdownOutcome(ErrorCode.STALE_BROKER_EPOCH, why)
     if broker not in context.shutting_down:
-        term.decisions.note(f"broker {broker}", "live", "shutting down", "it asked for a controlled shutdown")
         context.begin_shutdown(broker)
+        # Said here and not when it has gone: it may take the controller with it.
+        last = "" if context.brokers.keys() - context.shutting_down else " as the last broker that was live"
+        why = f"it asked for a controlled shutdown{last}"
+        term.decisions.note(f"broker {broker}", "live", "shutting down", why)
         term.batch.brokers_changed()
     patience_ms = shutdown_patience_ms(term.settings)
     context.shutdown_ends_ms[broker] = term.clock.monotonic_ms() + patience_ms

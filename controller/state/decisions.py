@@ -223,7 +223,9 @@ def _describe(state: LeaderAndIsr) -> str:
 
 def _line(decision: _Leadership) -> str:
     partition, outcome, before, after, why = decision
-    was = f" (was {before.leader})" if before is not None and before.leader != after.leader else ""
+    was = ""
+    if before is not None and before.leader != after.leader:
+        was = f" (was {before.leader})" if before.has_leader else " (was none)"
     rest = f"{why}; isr {list(after.isr)}, leader epoch {after.leader_epoch}"
     match outcome:
         case Outcome.CREATED:

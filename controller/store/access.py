@@ -68,7 +68,8 @@ class Retry:
     def __init__(self, session: ZkSession) -> None:
         self._session = session
         self._changed = threading.Event()
-        self._abandoned = False
+        self.abandoned = False
+        """Whether the process is ending."""
         session.listen(self._on_session_event)
 
     def until_done(self, call: Callable[[], T]) -> T:
@@ -89,12 +90,12 @@ class Retry:
 
     def abandon(self) -> None:
         """Let every call that waits, now or later, end with ZkSessionLost: the process is ending."""
-        self._abandoned = True
+        self.abandoned = True
         self._changed.set()
 
     def _await_contact(self, generation: int) -> None:
         while True:
-            if self._abandoned or self._session.generation != generation or self._session.session_id == 0:
+            if self.abandoned or self._session.generation != generation or self._session.session_id == 0:
                 raise ZkSessionLost("The session with ZooKeeper ended while a call waited for contact.")
             if self._session.connected:
                 return

@@ -71,6 +71,49 @@ def config_pairs(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [CompletionItem(f"{each.value}=") for each in config_keys(ctx, param, incomplete)]
 
 
+def broker_pairs(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Settings of server.properties, with the `=`."""
+    return _offer((f"{key}=" for key in _keys(topic=False)), incomplete)
+
+
+def lab_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a lab is made of, running or not."""
+    from regency.cluster.errors import ClusterError
+    from regency.cluster.state import ZOOKEEPER, read_state
+    from regency.cluster.verbs import ALL, CONTROLLER
+
+    try:
+        state = read_state(ctx.find_root().ensure_object(CliContext).directory)
+    except ClusterError:
+        state = None
+    brokers = [] if state is None else [str(broker.id) for broker in state.brokers]
+    return _offer([*brokers, CONTROLLER, ZOOKEEPER, ALL], incomplete)
+
+
+def topics_of_a_list(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The last name of `flights,hotels`."""
+    return _next_of(_asked(ctx, _topic_names), incomplete)
+
+
+def brokers_of_a_list(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The last id of `1,2,3`."""
+    return _next_of(_asked(ctx, _broker_ids), incomplete)
+
+
+def schemas(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The next word of a command that has a schema."""
+    from regency.cli.schemas import OUTPUTS
+
+    said = list(ctx.params.get("command") or ())
+    following = [each.split()[len(said)] for each in OUTPUTS if each.split()[: len(said)] == said != each.split()]
+    return _offer(dict.fromkeys(following), incomplete)
+
+
+def _next_of(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    before, comma, last = incomplete.rpartition(",")
+    return [CompletionItem(f"{before}{comma}{word}") for word in words if word.startswith(last)]
+
+
 def _keys(*, topic: bool) -> list[str]:
     from regency.model.settings.broker import KEYS
     from regency.model.settings.keys import TOPIC_KEYS

@@ -135,6 +135,14 @@ class CliContext:
         """Whether data is wanted as JSON."""
         return self.output == "json"
 
+    def refuse_without_lab(self, instead: str) -> None:
+        """Raises CommandFailed where no cluster is in the directory and another was named: `instead` tells of that."""
+        if self.bootstrap and read_state(self.directory) is None:
+            raise CommandFailed(
+                f"There is no cluster in {self.directory}, and this command looks at no other.",
+                hint=f"Of the cluster at {self.bootstrap} {instead}.",
+            )
+
     def bootstrap_servers(self) -> str:
         """Where Kafka clients connect: as told, else the cluster that runs in the directory. Raises CommandFailed."""
         if self.bootstrap:
@@ -324,9 +332,12 @@ class Lazy(NamedTuple):
 class LazyGroup(click.Group):
     """A group over a table of `Lazy` commands, listed in the table's order."""
 
-    def __init__(self, *arguments: Any, lazy: Mapping[str, Lazy], **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, lazy: Mapping[str, Lazy], elsewhere: Mapping[str, str] | None = None, **named: Any
+    ) -> None:
         super().__init__(*arguments, **named)
         self._lazy = lazy
+        self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         """Names of the subcommands, in the order of help."""
@@ -349,6 +360,7 @@ class LazyGroup(click.Group):
         if name in self._lazy or ctx.resilient_parsing or name.startswith("-"):
             return super().resolve_command(ctx, args)
         near = get_close_matches(name[:100], self._lazy, n=2, cutoff=0.6)
+        near = [self._elsewhere[name]] if name in self._elsewhere else near
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 

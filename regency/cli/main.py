@@ -145,7 +145,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What writing to a full disk fails with."""
 
 
-@click.group(cls=RegencyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+_ELSEWHERE = {verb: f"lab {verb}" for verb in ("kill", "stop", "pause", "resume", "start", "restart")}
+"""Subcommands that are looked for on the top level, and where they are."""
+
+
+@click.group(
+    cls=RegencyGroup, lazy=_COMMANDS, elsewhere=_ELSEWHERE, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @cluster_options
 @click.version_option(__version__, prog_name="regency")
 def cli() -> None:

@@ -9,11 +9,12 @@ from datetime import datetime
 import click
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
+_MILLISECONDS = re.compile(r"\d{12,14}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Moment(click.ParamType[int]):
-    """A time: `10m` ago (s, m, h, d), or a date, a time of today, or both, in local time."""
+    """A time: `10m` ago (s, m, h, d), a date, a time of today, or both, in local time, or milliseconds since 1970."""
 
     name = "time"
 
@@ -22,6 +23,8 @@ class Moment(click.ParamType[int]):
         if isinstance(value, int):
             return value
         text = str(value)
+        if _MILLISECONDS.fullmatch(text):  # as records have it: 2001 and later
+            return int(text)
         ago = _AGO.fullmatch(text)
         if ago is not None:
             return int((time.time() - float(ago[1]) * _SECONDS[ago[2]]) * 1000)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final
 
 import click
 import msgspec
 
-from regency.cli.context import print_json
+from regency.cli.context import completed, print_json
 from regency.cli.exits import CommandFailed, Exit
 
 OUTPUTS: Final = {
@@ -85,7 +87,7 @@ def output_type(command: str) -> Any:
 
 
 @click.command(short_help="Print the JSON schema of what a command prints with -o json.")
-@click.argument("command", nargs=-1, metavar="COMMAND...")
+@click.argument("command", nargs=-1, metavar="[COMMAND]...", shell_complete=partial(completed, "schemas"))
 def schema(command: tuple[str, ...]) -> None:
     """Print the JSON schema of what COMMAND prints with -o json; without COMMAND the commands that have one.
 
@@ -101,5 +103,11 @@ def schema(command: tuple[str, ...]) -> None:
         return
     name = " ".join(command)
     if name not in OUTPUTS:
-        raise CommandFailed(f"No schema is known of {name!r}.", hint="`regency schema` lists them.", status=Exit.USAGE)
+        near = (
+            get_close_matches(name[:100], OUTPUTS, 1) or [each for each in OUTPUTS if each.startswith(f"{name} ")][:2]
+        )
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise CommandFailed(
+            f"No schema is known of {name!r}.", hint=f"{hint}`regency schema` lists them.", status=Exit.USAGE
+        )
     print_json(msgspec.json.schema(output_type(name)))

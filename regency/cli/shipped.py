@@ -83,6 +83,7 @@ def _find(pages: dict[str, Path], asked: str) -> Path:
 def section(text: str, anchor: str) -> str | None:
     """From the heading with this anchor, named as GitHub names it, to the next of its level; None without one."""
     lines, level, taken, fenced = text.splitlines(), 0, list[str](), False
+    anchor = anchor.lower()
     for line in lines:
         fenced ^= line.startswith("```")
         heading = re.match(r"(#+) (.+)", line) if not fenced else None

@@ -7,7 +7,7 @@ they work on whatever runs in the directory now, and any number of programs may 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,7 +27,7 @@ from regency.cluster.process import processes
 from regency.cluster.process.endings import LastLife, noted
 from regency.cluster.process.processes import ProcessRow, ProcessState
 from regency.cluster.state import ZOOKEEPER, ClusterState, stopped_error
-from regency.cluster.verbs import Done, Target, Verb
+from regency.cluster.verbs import Done, Target, Verb, meant
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.ids import BrokerId, ControllerEpoch, TopicPartition
 from regency.model.words import listed
@@ -286,7 +286,8 @@ class Lab:
             snapshot = self.snapshot()
             view = snapshot.partitions.get(TopicPartition(topic, partition))
             if view is None:
-                return [f"there is no partition {topic}-{partition}"]
+                near = _nearest(TopicPartition(topic, partition), snapshot.partitions)
+                return [f"there is no partition {topic}-{partition}" + (f" (did you mean {near}?)" if near else "")]
             leader = None if view.leadership is None else view.leadership.leader
             if leader is None or leader not in snapshot.brokers or self._is_dead(leader):
                 return [f"{topic}-{partition} has no leader that is registered and runs"]
@@ -347,10 +348,10 @@ class Lab:
         """Who leads the partition. Raises ClusterError where there is none, ClusterTimeout where it has no leader."""
         there = self.snapshot().partitions
         if partition not in there:
-            near = get_close_matches(str(partition), map(str, there), 1)
+            near = meant(str(partition), self.broker_ids) or _nearest(partition, there)
             raise ClusterError(
                 f"There is no partition {partition}.",
-                hint=f"Did you mean {near[0]}?"
+                hint=f"Did you mean {near}?"
                 if near
                 else f"There are {listed(sorted(map(str, there)))}."
                 if there
@@ -376,6 +377,7 @@ class Lab:
     def _observer(self) -> ClusterObserver:
         if self._observing is None:
             state = self._with_ports()
+            self._refuse_if_over()  # nobody answers any more, so it need not be waited for
             self._observing = ClusterObserver(
                 state.zookeeper_connect,
                 session_timeout_ms=state.session_timeout_ms,
@@ -400,3 +402,7 @@ class Lab:
         """Raises ClusterNotRunning for a cluster that was ended as a whole."""
         if (stopped := self.state.stopped) is not None:
             raise stopped_error(self.directory, stopped)
+
+
+def _nearest(partition: TopicPartition, there: Iterable[TopicPartition]) -> str | None:
+    return next(iter(get_close_matches(str(partition), map(str, there), 1)), None)

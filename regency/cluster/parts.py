@@ -15,6 +15,7 @@ from regency.cluster.process.processes import ProcessState
 from regency.cluster.process.spawner import ManagedProcess, Spawner
 from regency.cluster.record import LabRecord
 from regency.cluster.state import ZOOKEEPER, ClusterState, agent_name
+from regency.cluster.status import ruler
 from regency.cluster.verbs import ALL, CONTROLLER, Done, Target, Verb, as_partition, called, done, idle, parse_targets
 from regency.cluster.zookeeper import EmbeddedZooKeeper
 from regency.model.ids import BrokerId, TopicPartition
@@ -242,15 +243,16 @@ class Parts:
         return done(verb, part, after, self._pid(part))
 
     def _end(self, verb: Verb, parts: list[Part], grace_s: float) -> dict[Part, Done]:
-        """Agents at once, then ZooKeeper, which they leave in order."""
+        """Agents at once, of several that stop in order the ruler's last; then ZooKeeper, which they leave in order."""
         found: dict[Part, Done] = {}
+        last = ruler(self.known) if grace_s > 0 and sum(part is not None for part in parts) > 1 else ""
         for group, grace in (
             ([part for part in parts if part is not None], grace_s),
             ([part for part in parts if part is None], min(grace_s, _ZOOKEEPER_GRACE_S)),
         ):
             pairs = [(part, process) for part in group if (process := self._process(part)) is not None]
             refs = tuple(process.ref for _, process in pairs)
-            killed = processes.end(refs, grace_s=grace)
+            killed = processes.end(refs, grace_s=grace, last=last)
             for part, process in pairs:
                 by_force = verb is Verb.STOP and process.ref in killed
                 found[part] = done(verb, part, ProcessState.DEAD, process.pid, killed=by_force)

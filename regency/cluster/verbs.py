@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import Enum
 from typing import TypeAlias
 
@@ -98,11 +99,23 @@ def as_partition(word: Target) -> TopicPartition | None:
     return TopicPartition(topic, int(number)) if topic and dash and re.fullmatch(r"[0-9]{1,9}", number) else None
 
 
-def parse_targets(words: Sequence[Target], brokers: Sequence[BrokerId], *, own_zookeeper: bool) -> list[Target]:
+def meant(word: str, brokers: Sequence[BrokerId]) -> str:
+    """The target that a word comes near: 2 for `agent-2`, as processes are called, or `broker 2`; empty for none."""
+    number = re.fullmatch(r"(?:broker|agent)[ -]?([0-9]{1,9})", word)
+    if number is not None and int(number[1]) in brokers:
+        return number[1]
+    return next(iter(get_close_matches(word[:100].casefold(), (CONTROLLER, ZOOKEEPER, ALL), 1)), "")
+
+
+def parse_targets(
+    words: Sequence[Target], brokers: Sequence[BrokerId], *, own_zookeeper: bool, partitions: bool = True
+) -> list[Target]:
     """Broker ids as numbers, partitions and other words as they are; `all` stands alone. Each once, in their order.
 
-    Raises UnknownBroker, and ClusterError for another word, for none at all, and for a ZooKeeper that is another's.
+    Raises UnknownBroker, and ClusterError for another word, for none at all, and for a ZooKeeper that is another's;
+    for a partition, too, where `partitions` are no targets.
     """
+    also = ", zookeeper, all, or flights-0: who leads it." if partitions else ", zookeeper or all."
     parsed: list[Target] = []
     for word in words:
         target = int(word) if isinstance(word, str) and word.isascii() and word.isdecimal() else word
@@ -110,10 +123,12 @@ def parse_targets(words: Sequence[Target], brokers: Sequence[BrokerId], *, own_z
             raise UnknownBroker(f"There is no broker {target!r}.", hint=f"There are {listed(brokers)}.")
         if isinstance(target, int) and target not in brokers:
             raise UnknownBroker(f"There is no broker {target}.", hint=f"There are {listed(brokers)}.")
-        if isinstance(target, str) and target not in (CONTROLLER, ZOOKEEPER, ALL) and as_partition(target) is None:
+        is_partition = partitions and as_partition(target) is not None
+        if isinstance(target, str) and target not in (CONTROLLER, ZOOKEEPER, ALL) and not is_partition:
+            near = meant(target, brokers)
             raise ClusterError(
                 f"{target!r} is no part of a lab.",
-                hint=f"Name brokers ({listed(brokers)}), controller, zookeeper, all, or flights-0: who leads it.",
+                hint=f"{f'Did you mean {near}? ' if near else ''}Name brokers ({listed(brokers)}), controller{also}",
             )
         if target == ZOOKEEPER and not own_zookeeper:
             raise ClusterError("The cluster uses a ZooKeeper that is not its own.", hint="Start or stop it yourself.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from regency.history.records import Decision
 from regency.model.words import counted, listed
@@ -18,6 +18,8 @@ from regency.model.words import counted, listed
 OLD_MS, LEADER_MS = 1_000, 2_000
 """So far apart records of one event are at most: a controller's without an event number, and a leader's."""
 _LEFT = "it left in order"
+NOT_YET: Final = "it is not registered yet"
+"""Why a controller that comes after no other, as at a start of the cluster, takes a broker for dead."""
 _CANDIDATE = "a candidate"
 _STATE = re.compile(r"(?:leader (?P<leader>-?\d+), )?isr \[(?P<isr>[\d, ]*)\]")
 _OF_PARTITION = re.compile(r"(?P<topic>[^/ ]+)-\d+")
@@ -180,8 +182,9 @@ def _seen(note: Note, cause: str) -> Note:
 
     Its session may have been lost with its predecessor's, or it has ended in order and that was not written down.
     """
-    is_of_broker = note.subject.startswith("broker ")
-    return note._replace(after="gone") if cause == "failover" and is_of_broker and note.after == "dead" else note
+    if cause != "failover" or not note.subject.startswith("broker ") or note.after != "dead":
+        return note
+    return note._replace(after="absent" if note.why == NOT_YET else "gone")
 
 
 def events_of(decisions: Iterable[Decision]) -> list[Event]:

@@ -20,6 +20,8 @@ BROKER: Final = 4
 DESCRIBE_VERSION: Final = 4
 MIN_ISR: Final = "min.insync.replicas"
 _TOPICS_AT_ONCE: Final = 1_000
+_PATIENCE_MS: Final = 5_000
+"""For the settings of so many topics, where the answer can do without them."""
 _ALTER_VERSION: Final = 1
 _TYPES: Final = {1: "boolean", 2: "string", 3: "int", 4: "short", 5: "long", 6: "double", 7: "list", 9: "password"}
 
@@ -76,6 +78,8 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
         version=DESCRIBE_VERSION, resources=[asked], include_synonyms=True, include_documentation=True
     )
     (result,) = wire.ask(request, DESCRIBE_VERSION, broker=resource.broker).results
+    if result.error_code == ErrorCode.REQUEST_TIMED_OUT:
+        wire.check_ruled()
     if result.error_code != ErrorCode.NONE:
         raise refusal(str(resource), result.error_code, result.error_message)
     rows = [
@@ -95,7 +99,10 @@ def describe(wire: ClusterWire, resource: Resource, keys: Sequence[str] | None =
 
 
 def min_isrs(wire: ClusterWire, topics: Sequence[str]) -> dict[str, int]:
-    """min.insync.replicas of these topics; those that are gone are left out. Raises CommandFailed."""
+    """min.insync.replicas of these topics; those that are gone, or that ZooKeeper does not tell of now, are left out.
+
+    Raises CommandFailed, after a few seconds where a broker waits for ZooKeeper.
+    """
     from regency.kafka.codec import DescribeConfigsRequest
 
     found: dict[str, int] = {}
@@ -109,7 +116,7 @@ def min_isrs(wire: ClusterWire, topics: Sequence[str]) -> dict[str, int]:
         request = DescribeConfigsRequest(
             version=DESCRIBE_VERSION, resources=resources, include_synonyms=False, include_documentation=False
         )
-        for result in wire.ask(request, DESCRIBE_VERSION).results:
+        for result in wire.ask(request, DESCRIBE_VERSION, timeout_ms=_PATIENCE_MS).results:
             for config in result.configs:
                 found[result.resource_name] = int(config.value)
     return found
@@ -143,6 +150,8 @@ def alter(
     )
     request = IncrementalAlterConfigsRequest(version=_ALTER_VERSION, resources=[altered], validate_only=dry_run)
     (response,) = wire.ask(request, _ALTER_VERSION).responses
+    if response.error_code == ErrorCode.REQUEST_TIMED_OUT:
+        wire.check_ruled()
     if response.error_code != ErrorCode.NONE:
         raise refusal(str(resource), response.error_code, response.error_message)
     if resource.type == TOPIC:

@@ -11,6 +11,8 @@ import msgspec
 from regency.cli.asking.config_requests import min_isrs
 from regency.cli.asking.meters import Figures, Meters
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts
+from regency.cli.context import say
+from regency.cli.exits import CommandFailed
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 from regency.model.words import counted, listed
@@ -60,10 +62,20 @@ class ClientFacts(msgspec.Struct, frozen=True):
 
 
 def refused_topics(wire: ClusterWire, topics: Sequence[TopicFacts], silent: Collection[int]) -> list[RefusedTopic]:
-    """Topics with partitions that refuse something now; `silent` are live brokers that do not answer."""
-    most = max((each.replication_factor for each in topics), default=0)
-    few = [each.name for each in topics if any(len(partition.isr_nodes) < most for partition in each.partitions)]
-    return judge(topics, min_isrs(wire, few) if few else {}, frozenset(map(int, wire.brokers())), silent)
+    """Topics with partitions that refuse something now; `silent` are live brokers that do not answer.
+
+    Where settings cannot be read it is said on stderr that only partitions without a leader that answers are told.
+    """
+    names = [each.name for each in topics]
+    try:
+        least = min_isrs(wire, names) if names else {}
+    except CommandFailed as error:
+        least = {}
+        say(f"Which topics refuse writes with acks=all is not known: {error.message}")
+    else:
+        if names and not least:
+            say("Which topics refuse writes with acks=all is not known: no broker can read settings now.")
+    return judge(topics, least, frozenset(map(int, wire.brokers())), silent)
 
 
 def judge(

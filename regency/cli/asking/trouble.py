@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from regency.cli.asking.config_requests import MIN_ISR, TOPIC, Resource, describe
 from regency.cli.asking.naming import existing
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, cluster_wire
+from regency.cli.context import say
 from regency.cli.exits import CommandFailed
 from regency.model.words import counted, listed
 
@@ -41,6 +42,12 @@ def never_writable(wire: ClusterWire, topic: str, replication_factor: int) -> st
         f"written to it with acks=all. Say {more}"
         f"`regency configs set topic {topic} {MIN_ISR}={max(1, replication_factor - 1)}`."
     )
+
+
+def warn_of_min_isr(wire: ClusterWire, topic: str, changed: Collection[str]) -> None:
+    """Say it where a change of the topic's settings was that of min.insync.replicas. Raises CommandFailed."""
+    if MIN_ISR in changed and (never := never_writable(wire, topic, existing(wire, topic).replication_factor)):
+        say(f"Warning: {never}")
 
 
 def _unled(wire: ClusterWire, topic: str, facts: Sequence[PartitionFacts]) -> dict[int, str]:

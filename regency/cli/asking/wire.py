@@ -115,10 +115,12 @@ class ClusterWire:
             topic.partitions.sort(key=lambda partition: partition.partition_index)
         return sorted(topics, key=lambda topic: topic.name)
 
-    def ask(self, message: Message, version: int, *, broker: BrokerId | None = None) -> Message:
+    def ask(
+        self, message: Message, version: int, *, broker: BrokerId | None = None, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> Message:
         """The answer of one broker, or of any, also of one that uses all the time that the request gives it."""
         peer = self._first if broker is None else self._peer_of(broker)
-        timeout_ms = max(REQUEST_TIMEOUT_MS, getattr(message, "timeout_ms", 0) + MARGIN_MS)
+        timeout_ms = max(timeout_ms, getattr(message, "timeout_ms", 0) + MARGIN_MS)
         try:
             return peer.exchange(message, version, timeout_ms=timeout_ms)
         except PeerUnavailable as error:
@@ -143,9 +145,7 @@ class ClusterWire:
             else:
                 errors = _errors(answer)
                 if ruling is None and ErrorCode.REQUEST_TIMED_OUT in errors:
-                    facts = self.controller_facts()  # the broker that was asked waited in vain for one that rules
-                    if newest_ruler(facts) is None:
-                        raise none_rules(facts, why=_words(answer))
+                    self.check_ruled(_words(answer))  # the broker that was asked waited in vain for one that rules
                 if ErrorCode.NOT_CONTROLLER not in errors:
                     return answer
                 if time.monotonic() >= deadline:
@@ -160,6 +160,11 @@ class ClusterWire:
         answered = set(_answering([node.address for node in nodes.values()], SILENT_AFTER_S))
         return [broker for broker, node in nodes.items() if node.address not in answered]
 
+    def dead_brokers(self) -> list[int]:
+        """Brokers that partitions are assigned to and that are not live."""
+        named = {broker for topic in self.topics() for each in topic.partitions for broker in each.replica_nodes}
+        return sorted(named - {*map(int, self.brokers())})
+
     def controller_facts(self) -> list[ControllerFacts]:
         """What every controller process says of itself."""
         return describe_controllers(self.controllers())
@@ -172,9 +177,17 @@ class ClusterWire:
             raise none_rules(facts)
         return found
 
+    def check_ruled(self, why: str = "") -> None:
+        """Raises CommandFailed where no controller rules, in a broker's words for it if it has some."""
+        facts = self.controller_facts()
+        if newest_ruler(facts) is None:
+            raise none_rules(facts, why=why)
+
     def _live_ruler(self) -> BrokerId | None:
         facts = self.controller_facts()
         found = newest_ruler(facts)
+        if found is None and facts and all(each.in_contact is False for each in facts):
+            raise none_rules(facts)  # none can be elected, so it is not waited for
         if found is None and (blocked := next((each.blocked for each in facts if each.blocked), None)):
             raise CommandFailed(blocked, status=Exit.TIMED_OUT)  # to wait would be in vain
         if found is not None and found.broker not in self.brokers():

@@ -76,7 +76,8 @@ def disk_of_brokers(apart: float) -> int:
     GROWS of a directory is what its volume loses each second, whoever writes to it; GROWS of a topic what all of its
     replicas get, less what retention deletes. ONE-COPY counts one replica of each partition, ALL every replica.
 
-    Exit status 3 where a directory is offline, 1 where a broker did not answer within 10 s.
+    Exit status 3 where a directory is offline or a broker with replicas is not live, 1 where one did not answer within
+    10 s.
 
     \b
     Examples:
@@ -85,7 +86,7 @@ def disk_of_brokers(apart: float) -> int:
       regency brokers disk -o json | jq '.directories[] | select(.full_in_s != null and .full_in_s < 86400)'
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
-        nodes = list(wire.brokers().values())
+        nodes, dead = list(wire.brokers().values()), wire.dead_brokers()
     first, first_s = directories(nodes, logs=True, timeout_ms=TIMEOUT_MS), time.monotonic()
     second, between_s = first, 0.0
     if apart:
@@ -93,15 +94,18 @@ def disk_of_brokers(apart: float) -> int:
         second = directories(nodes, logs=True, timeout_ms=TIMEOUT_MS)
         between_s = time.monotonic() - first_s
     found = disk_use(first, second, between_s)
+    silent = bool(found.problems)
+    gone = [f"Broker {broker} is not live: its directories and replicas are not counted" for broker in dead]
+    found = msgspec.structs.replace(found, problems=[*found.problems, *gone])
     if current().json:
         print_json(found)
     else:
         _show(found)
     for words in found.problems:
         say(f"Error: {words}")
-    if found.problems:
+    if silent:
         return Exit.FAILED
-    return Exit.UNHEALTHY if any(each.offline for each in found.directories) else Exit.DONE
+    return Exit.UNHEALTHY if dead or any(each.offline for each in found.directories) else Exit.DONE
 
 
 def disk_use(first: Told, second: Told, between_s: float) -> DiskUse:

@@ -19,6 +19,7 @@ from regency.clients.nodes import Node
 from regency.cluster.health import phrase
 from regency.cluster.state import read_state
 from regency.model.ids import BrokerId
+from regency.model.words import counted
 
 _LOOK_EVERY_S = 0.5
 _REFUSED_SHOWN = 20
@@ -71,17 +72,20 @@ def health(wait: bool, timeout: float) -> int:
       regency cluster health -o json | jq '.problems, .refused'
     """
     deadline = time.monotonic() + timeout
-    found = look()
+    found = look(last=not wait)
     with waiting(lambda: f"Not healthy: {phrase(found.problems)}") if wait else nullcontext():
         while wait and not found.healthy and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
-            found = look()
+            found = look(last=False)
+        if wait:
+            found = msgspec.structs.replace(found, refused=look(last=True).refused)
     if current().json:
         print_json(found)
     elif found.healthy:
         click.echo(
-            f"healthy: {len(found.brokers or ())} brokers, controller {found.controller} in epoch "
-            f"{found.controller_epoch}, {found.topics} topics, {found.partitions} partitions"
+            f"healthy: {counted(len(found.brokers or ()), 'broker')}, controller {found.controller} in epoch "
+            f"{found.controller_epoch}, {counted(found.topics or 0, 'topic')}, "
+            f"{counted(found.partitions or 0, 'partition')}"
         )
     else:
         click.echo(f"not healthy: {phrase(found.problems)}")
@@ -96,15 +100,17 @@ def health(wait: bool, timeout: float) -> int:
     return Exit.TIMED_OUT if wait else Exit.UNHEALTHY
 
 
-def look() -> Health:
-    """The cluster's health now."""
+def look(*, last: bool) -> Health:
+    """The cluster's health now; topics that refuse something in the `last` look only, for all settings are read."""
     servers = current().bootstrap_servers()
     try:
         with cluster_wire(servers) as wire:
             nodes, controllers, topics = wire.brokers(), wire.controller_facts(), wire.topics()
             silent = wire.silent_brokers()
-            refused = refused_topics(wire, topics, silent)
+            refused = refused_topics(wire, topics, silent) if last else []
     except CommandFailed as error:
+        if error.status is Exit.USAGE:  # an address that is none says nothing of the cluster
+            raise
         return Health(False, [error.message.rstrip(".")])
     return msgspec.structs.replace(judge(nodes, controllers, topics, _expected(), silent), refused=refused)
 
@@ -127,7 +133,7 @@ def judge(
         problems += [
             f"broker {each.broker} has no contact with ZooKeeper" for each in controllers if each.in_contact is False
         ]
-    problems += [f"broker {broker} does not answer (frozen, or cut off)" for broker in silent]
+    problems += [f"broker {broker} does not answer (frozen, cut off, or just died)" for broker in silent]
     problems += [f"broker {broker} is not live" for broker in sorted({*named, *expected} - {*map(int, nodes)})]
     leaderless = [(name, each) for name, each in partitions if each.leader_id < 0]
     behind = [(name, each) for name, each in partitions if each.out_of_sync]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from difflib import get_close_matches
 from functools import partial
 
 import click
 
 from regency.cli.asking.config_requests import BROKER, TOPIC, Resource, alter, describe, is_own
+from regency.cli.asking.trouble import warn_of_min_isr
 from regency.cli.asking.wire import cluster_wire
 from regency.cli.context import (
     INT32_MAX,
@@ -62,9 +64,13 @@ def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         rows = describe(wire, resource(kind, name), keys or None)
-    missing = [key for key in keys if key not in {row.key for row in rows}]
-    if missing:
-        raise CommandFailed(f"{resource(kind, name)} has no setting {missing[0]}.", hint="`--all` lists what there is.")
+        missing = [key for key in keys if key not in {row.key for row in rows}]
+        if missing:
+            near = get_close_matches(missing[0][:100], [row.key for row in describe(wire, resource(kind, name))], 1)
+            raise CommandFailed(
+                f"{resource(kind, name)} has no setting {missing[0]}.",
+                hint=f"Did you mean {near[0]}?" if near else "`--all` lists what there is.",
+            )
     if not everything and not keys:
         rows = [row for row in rows if row.source != "DEFAULT_CONFIG"]
         if kind == "topic":
@@ -143,6 +149,8 @@ def _change(
     """Change what is asked for, and say so where that changes anything; `changing` None: it does."""
     with cluster_wire(current().bootstrap_servers()) as wire:
         alter(wire, target, changes, dry_run=dry_run)
+        if target.type == TOPIC and not dry_run:
+            warn_of_min_isr(wire, target.name, changes)
         rows = describe(wire, target, list(changes)) if current().json and not dry_run else []
     if changing is None or changing:
         conclude(f"The settings of {target} {'could be' if dry_run else 'are'} changed.")

@@ -16,11 +16,15 @@ from regency.cli.exits import CommandFailed, Exit
 from regency.clients.controllers import ask_controller
 from regency.model.ids import BrokerId
 from regency.model.kafka_errors import ErrorCode
-from regency.model.words import human_bytes
+from regency.model.words import counted, human_bytes
 from regency.protos import inspection_pb2 as pb
 from regency.runtime.grpc.channels import InspectionClient, RpcFailed
 
 _WARNINGS_SHOWN = 20
+_SILENT_ADVICE = (
+    "Its agent is paused, overloaded, cut off or has just died: look at its process. Others lead once its session with "
+    "ZooKeeper is over."
+)
 
 
 class BrokerFacts(msgspec.Struct, frozen=True):
@@ -97,7 +101,8 @@ def doctor(full: bool, confirm: float, timeout: float) -> int:
     with cluster_wire(current().bootstrap_servers()) as wire:
         ruling = wire.ruling()
         nodes = list(wire.brokers().values())
-        refused = refused_topics(wire, wire.topics(), wire.silent_brokers())
+        frozen = wire.silent_brokers()
+        refused = refused_topics(wire, wire.topics(), frozen)
     request = pb.ExamineRequest(full=full, confirm_ms=int(confirm * 1000))
     try:
         answer = ask_controller(
@@ -110,9 +115,12 @@ def doctor(full: bool, confirm: float, timeout: float) -> int:
         raise CommandFailed("The controller resigned meanwhile.", hint="Try again.", status=Exit.IN_PROGRESS)
     if answer.error_code != ErrorCode.NONE:
         raise refusal("the controller", answer.error_code, answer.message)
+    if frozen:
+        with cluster_wire(current().bootstrap_servers()) as wire:
+            frozen = [broker for broker in wire.silent_brokers() if broker in frozen]
     served = clients(nodes)
     warnings = [*_full_volumes(directories(nodes)), *_refusing(refused), *_refused_clients(served)]
-    diagnosis = msgspec.structs.replace(_diagnosis(answer), warnings=warnings, clients=served)
+    diagnosis = msgspec.structs.replace(_diagnosis(answer, frozen), warnings=warnings, clients=served)
     if current().json:
         print_json(diagnosis)
     else:
@@ -120,9 +128,17 @@ def doctor(full: bool, confirm: float, timeout: float) -> int:
     return Exit.DONE if diagnosis.healthy else Exit.FAILED
 
 
-def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
+def _diagnosis(answer: pb.ExamineResponse, frozen: Sequence[BrokerId]) -> Diagnosis:
+    """`frozen`: live brokers that twice did not answer; the controller finds their silence much later."""
+    problems = [FindingFacts(each.subject, each.kind, each.where, each.what, each.advice) for each in answer.findings]
+    told = {each.subject for each in problems if each.kind == "silent"}
+    problems += [
+        FindingFacts(f"broker {broker}", "silent", "its agent", "it is registered, and does not answer", _SILENT_ADVICE)
+        for broker in frozen
+        if f"broker {broker}" not in told
+    ]
     return Diagnosis(
-        healthy=not answer.findings,
+        healthy=not problems,
         controller=answer.broker_id,
         controller_epoch=answer.controller_epoch,
         topics=answer.topics,
@@ -140,9 +156,7 @@ def _diagnosis(answer: pb.ExamineResponse) -> Diagnosis:
             )
             for each in answer.brokers
         ],
-        problems=[
-            FindingFacts(each.subject, each.kind, each.where, each.what, each.advice) for each in answer.findings
-        ],
+        problems=problems,
         more_problems=answer.more_findings,
         repairs=dict(sorted(answer.repairs.items())),
     )
@@ -180,8 +194,9 @@ def _refused_clients(served: Sequence[ClientFacts]) -> Iterator[Warned]:
 
 def _tell(diagnosis: Diagnosis) -> None:
     conclude(
-        f"Controller {diagnosis.controller} rules in epoch {diagnosis.controller_epoch}: {diagnosis.topics} topics, "
-        f"{diagnosis.partitions} partitions, {diagnosis.leaderless} without a leader."
+        f"Controller {diagnosis.controller} rules in epoch {diagnosis.controller_epoch}: "
+        f"{counted(diagnosis.topics, 'topic')}, {counted(diagnosis.partitions, 'partition')}, {diagnosis.leaderless} "
+        "without a leader."
     )
     table: list[list[object]] = [
         ["BROKER", "EPOCH", "REPORTED", "REPLICAS", "UNACKNOWLEDGED", "OLDEST", "CONNECTIONS", "FAILURE"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 import time
+from functools import partial
 
 import click
 import msgspec
 
+from regency.cli.asking.refusals import check_partition
 from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.cluster.histories import Histories, by_line, print_histories, read_histories, with_dead_hosts
-from regency.cli.context import cluster_options, current
+from regency.cli.context import cluster_options, completed, current
 from regency.cli.exits import CommandFailed
 from regency.cli.moments import Moment
 from regency.history.events import Event, change_of, events_of, step_of
@@ -23,13 +25,18 @@ LAST = 20
 _LOOK_BACK_MS = (600_000, 7_200_000, 86_400_000)
 """The last events are looked for so far back, further where there are too few, then in all there is."""
 _BROKER = re.compile(r"broker (\d+)")
+_PARTITION = re.compile(r"(?!broker )(\S+) (\d+)")
 
 
 @click.command()
 @click.option("--since", type=Moment(), default=0, help="From then on: 10m ago, 14:30, 2026-05-04T14:30.")
 @click.option("--until", type=Moment(), default=0, help="Up to then.")
 @click.option("-n", "--last", type=click.IntRange(min=1), help=f"The last N events.  [default: {LAST} without --since]")
-@click.option("--subject", help="About this alone: a topic, flights-3, `broker 2`, `controller`.")
+@click.option(
+    "--subject",
+    shell_complete=partial(completed, "topics"),
+    help="About this alone: a topic, flights-3, `broker 2`, `controller`.",
+)
 @click.option("--partitions", is_flag=True, help="A line for every partition, not one for all of an event.")
 @cluster_options
 def history(since: int, until: int, last: int | None, subject: str | None, partitions: bool) -> None:
@@ -47,6 +54,8 @@ def history(since: int, until: int, last: int | None, subject: str | None, parti
     """
     if until and until < since:
         raise click.UsageError("--until is before --since.")
+    if subject is not None and (partition := _PARTITION.fullmatch(subject)) is not None:
+        subject = f"{partition[1]}-{partition[2]}"
     most = LAST if last is None and not since else last
     each_record = partitions or current().json
     with cluster_wire(current().bootstrap_servers()) as wire:
@@ -120,15 +129,18 @@ def _is_about(decision: Decision, subject: str, broker: int | None) -> bool:
 
 def _refuse_unknown(wire: ClusterWire, subject: str) -> None:
     """Raise CommandFailed for a subject that neither is in the cluster now nor has a record of any time."""
-    topics = [each.name for each in wire.topics()]
-    brokers = [f"broker {each}" for each in sorted(wire.controllers())]
-    partition = re.fullmatch(r"(.+)-\d+", subject)
+    topics = {each.name: [facts.partition_index for facts in each.partitions] for each in wire.topics()}
+    brokers = [f"broker {each}" for each in sorted({*wire.controllers(), *wire.dead_brokers()})]
+    named = re.fullmatch(r"(.+)-(\d{1,9})", subject)
+    of_topic = topics.get(named[1], []) if named is not None else []
     known = {"controller", *brokers, *topics}
-    if subject in known or (partition is not None and partition[1] in topics):
+    if subject in known or (named is not None and int(named[2]) in of_topic):
         return
     request = pb.ReadHistoryRequest(subjects=[subject, f"topic {subject}"], topic=subject)
     if read_histories(wire, request).decisions:
         return
+    if named is not None and of_topic:
+        check_partition(named[1], of_topic, int(named[2]))
     number = re.fullmatch(r"(?i)(?:broker)?[ _-]*(\d*)", subject)
     if number is None:
         near = difflib.get_close_matches(subject, sorted(known), n=3)

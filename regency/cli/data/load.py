@@ -14,7 +14,7 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.asking.naming import existing
+from regency.cli.asking.naming import existing, partition_meant
 from regency.cli.asking.trouble import never_writable, why_unwritten
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, unreachable
 from regency.cli.context import TOPIC_NAME, Count, Seconds, cluster_options, conclude, current, print_json, say
@@ -187,11 +187,12 @@ def load(
 ) -> int:
     """Write records to a topic at a steady rate, with acks=all, and read them along. Exit status 1 if any failed.
 
-    A topic that is not there is created with default.replication.factor replicas (three, where nobody has set that),
-    and keeps 100 MiB of each partition. What a cluster that stands still does not take is made up for: the client keeps
-    it (up to 100,000 records, librdkafka's limit) and sends it later, so the rate is above --rate then. Only what does
-    not fit there is left out, but for one second of it. The end says the longest pause of each partition, in which
-    records waited and none was acknowledged, and how long acknowledgements took.
+    A topic that is not there, and is no partition such as flights-3, is created with default.replication.factor
+    replicas (three, where nobody has set that), and keeps 100 MiB of each partition. What a cluster that stands still
+    does not take is made up for: the client keeps it (up to 100,000 records, librdkafka's limit) and sends it later, so
+    the rate is above --rate then. Only what does not fit there is left out, but for one second of it. The end says the
+    longest pause of each partition, in which records waited and none was acknowledged, and how long acknowledgements
+    took.
 
     With --history everything is read once more at the end, and the file tells what became of each record
     (docs/use/judge.md).
@@ -210,6 +211,13 @@ def load(
         raise click.BadParameter(f"records of a history have {VALUE_BYTES} bytes or more.", param_hint="--size")
     validate_topic_name(topic)
     servers = current().bootstrap_servers()
+    with cluster_wire(servers) as wire:
+        meant = partition_meant(wire, topic)
+    if meant is not None:  # a topic of this name would hide the partition from every command
+        raise CommandFailed(
+            f"{topic} is partition {meant.partition} of topic {meant.topic}, and a load writes to whole topics.",
+            hint=f"Say `regency load {meant.topic}`, or `regency topics create {topic}` if a topic is meant.",
+        )
     ensure_topic(servers, topic, WantedTopic(configs=OWN_TOPIC))
     with cluster_wire(servers) as wire:
         never = never_writable(wire, topic, existing(wire, topic).replication_factor)

@@ -22,7 +22,6 @@ from regency.cli.context import (
     cluster_options,
     conclude,
     current,
-    parse_pairs,
     print_json,
     say,
     stderr_is_terminal,
@@ -118,9 +117,7 @@ def produce(
     if tombstones and key is None and key_separator is None:
         raise click.UsageError("--tombstones needs keys: --key or --key-separator.")
     validate_topic_name(topic)
-    given: list[tuple[str, str | bytes | None]] = [
-        (name, value.encode()) for name, value in parse_pairs(headers, "--header").items()
-    ]
+    given = [_header(each) for each in headers]
     servers = current().bootstrap_servers()
     topic, partition = _check(servers, topic, acks, partition, create=create)
     producer = confluent_kafka.Producer(
@@ -156,6 +153,14 @@ def produce(
     finally:
         result = _tell(topic, sender, why, unanswered)
     return Exit.FAILED if result.failed else Exit.DONE
+
+
+def _header(pair: str) -> tuple[str, str | bytes | None]:
+    """A header; a record may have several of a name. Raises a usage error."""
+    name, equals, value = pair.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{pair!r} is not NAME=VALUE.", param_hint="--header")
+    return name, value.encode()
 
 
 def _check(servers: str, topic: str, acks: str, partition: int | None, *, create: bool) -> tuple[str, int | None]:

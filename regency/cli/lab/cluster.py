@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import msgspec
 from regency.cli.context import (
     INT32_MAX,
     Seconds,
+    completed,
     conclude,
     current,
     directory_option,
@@ -83,7 +85,14 @@ class Started(msgspec.Struct, frozen=True):
     help="Log directories of every broker, as on machines with several disks.  [default: as before, else 1]",
 )
 @click.option("--detach", is_flag=True, help="Leave it running; end it with `regency down`.")
-@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A key of server.properties, for all brokers.")
+@click.option(
+    "--set",
+    "pairs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=partial(completed, "broker_pairs"),
+    help="A key of server.properties, for all brokers.",
+)
 @click.option("--zookeeper-connect", metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own.")
 @click.option(
     "--session-timeout-ms",
@@ -285,6 +294,7 @@ def status() -> int:
       regency status
       regency status -o json | jq .problems
     """
+    current().refuse_without_lab("`regency cluster health` and `regency top --once` tell")
     found = cluster_status(current().directory)
     if current().json:
         print_json(found)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 import click
 import msgspec
 
-from regency.cli.context import current, directory_option, output_option
+from regency.cli.context import completed, current, directory_option, output_option
 from regency.cli.moments import Moment
 from regency.cluster.errors import ClusterNotRunning
 from regency.cluster.logs import Entry, Wanted, log_files, merged
@@ -23,7 +24,7 @@ _WIDTH = 10
 
 
 @click.command()
-@click.argument("who", nargs=-1, metavar="[WHO]...")
+@click.argument("who", nargs=-1, metavar="[WHO]...", shell_complete=partial(completed, "lab_parts"))
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now, until Ctrl-C.")
 @click.option(
     "-n",
@@ -47,6 +48,7 @@ def logs(who: tuple[str, ...], follow: bool, lines: int | None, since: int) -> N
       regency logs controller --since 5m
       regency logs -o json | jq -r 'select(.process == "broker 1").text'
     """
+    current().refuse_without_lab("each machine has its own log: `journalctl --unit regency-agent`")
     directory = current().directory
     state = read_state(directory)
     if state is None:
@@ -72,7 +74,8 @@ def _wanted(who: tuple[str, ...], state: ClusterState, since_ms: int) -> Wanted:
     """Raises UnknownBroker, and ClusterError for other words."""
     if not who or ALL in who:
         return Wanted(since_ms=since_ms)
-    targets = parse_targets(who, [broker.id for broker in state.brokers], own_zookeeper=bool(state.zookeeper_port))
+    brokers, own = [broker.id for broker in state.brokers], bool(state.zookeeper_port)
+    targets = parse_targets(who, brokers, own_zookeeper=own, partitions=False)
     return Wanted(
         brokers=frozenset(broker.id for broker in state.brokers if broker.id in targets),
         controllers=CONTROLLER in targets,

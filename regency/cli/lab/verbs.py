@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import click
 
-from regency.cli.context import Seconds, current, directory_option, output_option, print_json
+from regency.cli.context import Seconds, completed, current, directory_option, output_option, print_json
 from regency.cli.waiting import waiting
 from regency.cluster.cluster import Cluster
 from regency.cluster.lab import STOP_GRACE_S, Lab
@@ -61,7 +62,9 @@ def _run(verb: Verb, targets: Sequence[str], *, grace_s: float = STOP_GRACE_S, w
 
 def _targets(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the targets, `--dir` and `-o`."""
-    argument = click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+    argument = click.argument(
+        "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=partial(completed, "lab_parts")
+    )
     return argument(directory_option(output_option(command)))
 
 
@@ -103,7 +106,7 @@ def stop(targets: tuple[str, ...], timeout: float) -> None:
 @lab.command()
 @_targets
 def pause(targets: tuple[str, ...]) -> None:
-    """Send SIGSTOP: connections stay open, and nothing is answered, as by a machine that hangs.
+    """Send SIGSTOP: a hang. Connections stay open, and nothing is answered.
 
     \b
     Examples:
@@ -130,9 +133,9 @@ def resume(targets: tuple[str, ...]) -> None:
 @_no_wait
 @_targets
 def start(targets: tuple[str, ...], no_wait: bool) -> None:
-    """Start what is dead, in the background, on its data, ports and log, and wait until it is registered.
+    """Start what is dead, in the background. Waits until it is registered.
 
-    `regency up` starts everything that is dead.
+    Data, ports and log are those it had. `regency up` starts everything that is dead.
 
     \b
     Examples:

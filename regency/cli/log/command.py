@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import click
 import msgspec
 
-from regency.cli.asking.naming import named
+from regency.cli.asking.naming import existing, named
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import ClusterWire, cluster_wire, find
 from regency.cli.context import (
@@ -65,8 +65,11 @@ def dirs(brokers: tuple[int, ...], topics: tuple[str, ...]) -> int:
     """
     with cluster_wire(current().bootstrap_servers()) as wire:
         rows, silent = all_dirs(wire, [BrokerId(each) for each in brokers], frozenset(topics) or None)
-        dead = [] if brokers else dead_with_replicas(wire)
-    if topics and not any(row.logs for row in rows) and not silent:
+        dead = [] if brokers else wire.dead_brokers()
+        nowhere = bool(topics) and not any(row.logs for row in rows) and not silent
+        for topic in topics if nowhere else ():
+            existing(wire, topic)
+    if nowhere:
         raise CommandFailed(
             f"None of these brokers has a log of {', '.join(topics)}.",
             hint="`regency topics list` shows what there is.",
@@ -252,12 +255,6 @@ class LogDirRow(msgspec.Struct, frozen=True):
     usable_bytes: int | None
     total_bytes: int | None
     logs: list[LogRow]
-
-
-def dead_with_replicas(wire: ClusterWire) -> list[int]:
-    """Brokers that partitions are assigned to and that are not live."""
-    named = {broker for topic in wire.topics() for each in topic.partitions for broker in each.replica_nodes}
-    return sorted(named - {*map(int, wire.brokers())})
 
 
 def all_dirs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from regency.cli.context import (
     Count,
     Seconds,
     cluster_options,
+    completed,
     conclude,
     current,
     print_json,
@@ -85,12 +87,34 @@ def partitions() -> None:
 
 
 @partitions.command(short_help="Compute who shall have which partition.")
-@click.option("--topics", "topics", multiple=True, metavar="NAME,...", help="Only these topics.  [default: all]")
+@click.option(
+    "--topics",
+    "topics",
+    multiple=True,
+    metavar="NAME,...",
+    shell_complete=partial(completed, "topics_of_a_list"),
+    help="Only these topics.  [default: all]",
+)
 @click.option(
     "--topics-to-move-json-file", "topics_file", type=FILE, help="Only the topics in this file, as Kafka's tool has it."
 )
-@click.option("--brokers", "--broker-list", "brokers", callback=ids, metavar="ID,...", help="Brokers to have replicas.")
-@click.option("--drain", callback=ids, multiple=True, metavar="ID,...", help="Move everything off, dead or alive.")
+@click.option(
+    "--brokers",
+    "--broker-list",
+    "brokers",
+    callback=ids,
+    metavar="ID,...",
+    shell_complete=partial(completed, "brokers_of_a_list"),
+    help="Brokers to have replicas.",
+)
+@click.option(
+    "--drain",
+    callback=ids,
+    multiple=True,
+    metavar="ID,...",
+    shell_complete=partial(completed, "brokers_of_a_list"),
+    help="Move everything off, dead or alive.",
+)
 @click.option("--replication-factor", "factor", type=Count(1, 32767), help="Replicas of each partition.")
 @click.option("--out", type=NEW_FILE, help="Write the plan to this file.")
 @click.option("--kafka-json", "kafkas", type=NEW_FILE, help="Write it as Kafka's reassignment JSON, too.")

@@ -7,17 +7,18 @@ as old: nothing here raises because something is away.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import grpc
 import msgspec
 
 from regency.cli.asking.controllers import ask_controllers, newest_ruler, nobody_rules
-from regency.cli.asking.wire import TopicFacts, cluster_wire
+from regency.cli.asking.wire import PartitionFacts, TopicFacts, cluster_wire
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top.figures import MOST_ASKED, FigureAsker
 from regency.cli.top.reading import Reader
-from regency.cli.top.snapshot import Snapshot, TroubleLine
+from regency.cli.top.snapshot import PartitionCounts, Snapshot, TroubleLine
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -63,7 +64,10 @@ class Asker:
             found = self._found()
         except Away as error:
             self.status = Exit.IN_PROGRESS
-            return self._old(str(error))
+            try:
+                return self._old(str(error)) if self._known is not None else self._as_brokers_know(str(error))
+            except CommandFailed:  # they went away meanwhile
+                return self._old(str(error))
         except CommandFailed as error:
             self.status = error.status
             return self._old(str(error))
@@ -80,6 +84,38 @@ class Asker:
         if self._known is None:
             return Snapshot(self._servers, now, [why])
         return msgspec.structs.replace(self._known, time_ms=now, notes=[why], age_s=time.monotonic() - self._known_s)
+
+    def _as_brokers_know(self, why: str) -> Snapshot:
+        """Without a controller, and before one has told anything: what brokers tell. Raises CommandFailed."""
+        with cluster_wire(self._addresses()) as wire:
+            nodes, topics = wire.brokers(), wire.topics()
+        led = Counter(each.leader_id for topic in topics for each in topic.partitions)
+        held = Counter(replica for topic in topics for each in topic.partitions for replica in each.replica_nodes)
+        told = pb.SummariseResponse(broker_id=-1)
+        for broker in sorted({*nodes, *held}):
+            node = nodes.get(BrokerId(broker))
+            host, port, epoch = ("", 0, -1) if node is None else (node.host, node.port, 0)
+            told.brokers.add(
+                broker_id=broker, broker_epoch=epoch, host=host, port=port, leads=led[broker], report_age_ms=-1
+            )
+        lines = [_line(topic.name, each) for topic in topics for each in topic.partitions]
+        ill = sorted((each for each in lines if each.kind != "well"), key=lambda each: each.leader is not None)
+        offline = sum(each.leader is None for each in ill)
+        figures = self._figures.look(list(nodes.values()), len(lines), "")
+        found = self._reader.read(told, figures, now_s=time.monotonic(), time_ms=_wall_ms())
+        return msgspec.structs.replace(
+            found,
+            notes=[why],
+            controller=None,
+            brokers=[
+                each
+                if each.address is None
+                else msgspec.structs.replace(each, leads=led[each.broker], follows=held[each.broker] - led[each.broker])
+                for each in found.brokers
+            ],
+            partitions=PartitionCounts(len(topics), len(lines), offline, len(lines) - len(ill), len(ill)),
+            worst=self._placed(list(nodes.values()), ill[:WORST]),
+        )
 
     def _found(self) -> Snapshot:
         if self._ruling is not None:
@@ -149,18 +185,7 @@ class Asker:
         if found.error_code != ErrorCode.NONE:
             raise CommandFailed(ErrorCode(found.error_code).name)
         self._topics[topic] = found
-        return [
-            TroubleLine(
-                topic,
-                each.partition_index,
-                "offline" if each.leader_id < 0 else "under_replicated" if each.out_of_sync else "well",
-                None if each.leader_id < 0 else each.leader_id,
-                list(each.replica_nodes),
-                list(each.isr_nodes),
-                reassigning=False,
-            )
-            for each in found.partitions
-        ]
+        return [_line(topic, each) for each in found.partitions]
 
     def _described(self, address: str, channel: grpc.Channel) -> Snapshot:
         request = controller_pb2.DescribeControllerRequest()
@@ -193,6 +218,19 @@ class Asker:
         """Those that were given, and brokers seen since: the first may be gone by now."""
         seen = [] if self._known is None else [each.address for each in self._known.brokers if each.address]
         return ",".join(dict.fromkeys([*self._servers.split(","), *seen]))
+
+
+def _line(topic: str, each: PartitionFacts) -> TroubleLine:
+    """A partition as a broker knows it."""
+    return TroubleLine(
+        topic,
+        each.partition_index,
+        "offline" if each.leader is None else "under_replicated" if each.out_of_sync else "well",
+        each.leader,
+        list(each.replica_nodes),
+        list(each.isr_nodes),
+        reassigning=False,
+    )
 
 
 def _is_too_old(error: RpcFailed) -> bool:

@@ -21,7 +21,6 @@ from regency.cli.exits import Exit
 from regency.cli.top.asking import Asker
 from regency.cli.top.keys import View, press, seen
 from regency.cli.top.screen import render, render_help
-from regency.cli.top.snapshot import Snapshot
 
 KEY_WAIT_S = 0.1
 FIRST_RATE_S = 2.0
@@ -50,7 +49,8 @@ def top(interval: float, once: bool) -> int:
     broker does not tell within a second is `?`, never 0. Screens of 110 to 159 columns, and from 184 on, have
     FOLLOWS, OFFLINE, RECORDS/S and CONNS of brokers too, open connections. A broker that refuses produces now says
     so behind its line. Decisions are those of the ruling controller; `regency history` has those of leaders and of
-    earlier controllers too. While a part is away it says so, and shows what was known last.
+    earlier controllers too. While a part is away it says so, and shows what was known last, or, at its start, what
+    brokers know.
 
     Exit status of --once: 0 when a controller that rules has answered, 4 when none did, 5 when no broker answers.
 
@@ -88,7 +88,7 @@ class _Asking:
     """Looks again and again, on a thread of its own; the newest snapshot is there to be drawn."""
 
     def __init__(self, asker: Asker, interval_s: float) -> None:
-        self.newest: Snapshot | None = None
+        self.newest = asker.failed("Asking ...")
         self._asker = asker
         self._interval_s = interval_s
         self._ended = threading.Event()
@@ -119,18 +119,18 @@ class _Asking:
 def _again_and_again(asker: Asker, interval_s: float) -> None:
     console = Console()
     view = View()
-    held: Snapshot | None = None
     with single_keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         asking = _Asking(asker, interval_s)
+        held = asking.newest
         try:
             drawn: tuple[object, ...] = ()
             while not (view := press(view, keys.wait(KEY_WAIT_S))).ended:
                 if asker.focus != view.topic:
                     asker.focus = view.topic
                     asking.hurry()
-                held = held if view.paused and held is not None else asking.newest
+                held = held if view.paused else asking.newest
                 size = console.size
-                if drawn != (id(held), size, view) and held is not None:
+                if drawn != (id(held), size, view):
                     hint = view.hint or f"every {interval_s:g} s, q ends, ? helps"
                     drawing = render(seen(held, view), size.width, size.height, hint=hint)
                     live.update(render_help(size.width, size.height) if view.help else drawing, refresh=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable
 
@@ -122,13 +123,12 @@ def seen(snapshot: Snapshot, view: View) -> Snapshot:
         and _has(view.topic.casefold(), each.told)
     ]
     if (view.topic or word) and view.broker is None:  # an event counts partitions: of those that are looked at, each
-        told = {(each.controller_epoch, each.number): each for each in events}
-        for decision in snapshot.decisions:
-            if _has(word, decision.subject) and (not view.topic or _is_of(decision.subject, view.topic)):
-                line = f"{decision.subject}: {decision.decided} (was {decision.was}): {decision.why}"
-                key = decision.controller_epoch, decision.number
-                told.setdefault(key, EventLine(decision.time_ms, *key, line))
-        events = [told[key] for key in sorted(told)]
+        told = {(each.controller_epoch, each.time_ms, each.told): each for each in events}
+        for each in snapshot.decisions:  # numbered on their own: an event and a decision may have one number
+            if _has(word, each.subject) and (not view.topic or _is_of(each.subject, view.topic)):
+                line = EventLine(each.time_ms, each.controller_epoch, each.number, each.told)
+                told.setdefault((line.controller_epoch, line.time_ms, line.told), line)
+        events = [told[key] for key in sorted(told, key=operator.itemgetter(0, 1))]
     looks_elsewhere = bool(view.topic) or view.broker is not None
     groups = [each for each in snapshot.groups if not looks_elsewhere and _has(word, f"group {each.group}")]
     brokers = in_order(brokers, view.sort)

@@ -21,7 +21,7 @@ from regency.cli.top.snapshot import (
     Snapshot,
     TroubleLine,
 )
-from regency.history.events import events_of
+from regency.history.events import events_of, step_of
 from regency.history.records import Decision, decode_decision
 from regency.model.ids import BrokerId, TopicPartition
 from regency.protos import controller_pb2
@@ -294,4 +294,5 @@ def _decided(decision: Decision) -> DecisionLine:
         decision.from_,
         decision.to,
         decision.why,
+        f"{decision.subject}: {step_of(decision)} ({decision.why})",
     )

@@ -73,7 +73,7 @@ def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: s
     if snapshot.age_s > OLD_S:
         lines.append(_fit(Text(f"What follows was so {span(snapshot.age_s)} ago.", style=WARN), width))
     if snapshot.controller is not None:
-        lines.append(_controller(snapshot.controller, snapshot, width))
+        lines += _controller(snapshot.controller, snapshot, width)
     if snapshot.partitions is not None:
         (heads, counts) = _table(_PARTITIONS, [_Row(_counted(snapshot.partitions))], width)
         lines += [*heads, *counts]
@@ -183,7 +183,8 @@ def _title(snapshot: Snapshot, width: int, hint: str) -> Text:
     return _fit(Text(f"{left[: max(room, 0)]:<{max(room, 0)}}  {right}", style=HEAD), width)
 
 
-def _controller(line: ControllerLine, snapshot: Snapshot, width: int) -> Text:
+def _controller(line: ControllerLine, snapshot: Snapshot, width: int) -> list[Text]:
+    """Who rules, and what flows: in the same line where there is room."""
     text = Text(f"controller {line.broker}, epoch {line.epoch}", style=HEAD)
     busy = line.state != "Idle" or bool(line.queued)
     doing = f": {line.state}" + (f", {line.queued:,} queued" if line.queued else "")
@@ -192,11 +193,13 @@ def _controller(line: ControllerLine, snapshot: Snapshot, width: int) -> Text:
         text.append(f"; for {span(line.ruling_s)}", style="not bold")
     if line.failover_s is not None:
         text.append(f", failover {line.failover_s:.2f} s", style="not bold")
-    if snapshot.records_per_s is not None:
-        text.append(f"; {_rate(snapshot.records_per_s)} records/s", style="not bold")
-    if snapshot.bytes_in_per_s is not None:
-        text.append(f", {_flow(snapshot.bytes_in_per_s, snapshot.bytes_out_per_s)}", style="not bold")
-    return _fit(text, width)
+    flows = [] if snapshot.records_per_s is None else [f"{_rate(snapshot.records_per_s)} records/s"]
+    flows += [] if snapshot.bytes_in_per_s is None else [_flow(snapshot.bytes_in_per_s, snapshot.bytes_out_per_s)]
+    flow = ", ".join(flows)
+    if flow and len(text) + 2 + len(flow) > width:
+        return [_fit(text, width), _fit(Text(flow), width)]
+    text.append(f"; {flow}" if flow else "", style="not bold")
+    return [_fit(text, width)]
 
 
 _PARTITIONS = [

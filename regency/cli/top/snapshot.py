@@ -99,7 +99,7 @@ class GroupLine(msgspec.Struct, frozen=True):
 
 
 class DecisionLine(msgspec.Struct, frozen=True):
-    """What the controller decided, and why; `time_ms` since 1970."""
+    """What the controller decided, and why; `time_ms` since 1970. `told` is all of it in words, as history has them."""
 
     time_ms: int
     controller_epoch: int
@@ -108,6 +108,7 @@ class DecisionLine(msgspec.Struct, frozen=True):
     was: str
     decided: str
     why: str
+    told: str
 
 
 class EventLine(msgspec.Struct, frozen=True):

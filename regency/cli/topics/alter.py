@@ -10,6 +10,7 @@ import msgspec
 
 from regency.cli.asking.config_requests import TOPIC, Resource, alter, describe
 from regency.cli.asking.refusals import refusal
+from regency.cli.asking.trouble import warn_of_min_isr
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, cluster_wire
 from regency.cli.context import (
     INT32_MAX,
@@ -99,6 +100,8 @@ def alter_topic(
     if changes:
         with cluster_wire(servers) as wire:
             alter(wire, Resource(TOPIC, name), changes, dry_run=dry_run)
+            if not dry_run:
+                warn_of_min_isr(wire, name, changes)
         conclude(f"The settings of topic {name} {'could be' if dry_run else 'are'} changed.")
     if partitions is not None:
         _grow(servers, name, partitions, assignment, dry_run=dry_run)

@@ -6,7 +6,7 @@ the same moment, whichever controller rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import click
@@ -14,8 +14,8 @@ import msgspec
 
 from regency.cli.asking.config_requests import note_what_is_vain
 from regency.cli.asking.missing import explained
-from regency.cli.asking.naming import named
-from regency.cli.asking.refusals import TopicMissing
+from regency.cli.asking.naming import named, with_numbers
+from regency.cli.asking.refusals import TopicMissing, check_partition
 from regency.cli.asking.trouble import never_writable
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts, cluster_wire
 from regency.cli.context import (
@@ -177,7 +177,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, leaderless: bool, n
     \b
     Examples:
       regency topics describe flights
-      regency topics describe flights-3
+      regency topics describe flights-3                   or: flights 0 3
       regency topics describe --under-replicated
       regency topics describe flights -o json | jq '.[] | .positions[] | select(.lag > 1000)'
       regency topics describe --under-replicated -o json | jq '.[].positions[].catch_up.in_s'
@@ -220,10 +220,11 @@ def _row(topic: str, partition: PartitionFacts) -> PartitionRow:
     )
 
 
-def _look(names: Collection[str] | None) -> tuple[list[TopicFacts], list[CommandFailed]]:
+def _look(words: Sequence[str] | None) -> tuple[list[TopicFacts], list[CommandFailed]]:
     """The topics, and what is to be said of those that are not there. Raises CommandFailed for any other error."""
     servers = current().bootstrap_servers()
     with cluster_wire(servers) as wire:
+        names, chosen = (None, {}) if words is None else with_numbers(wire, words)
         topics = wire.topics(names)
         found: dict[str, TopicFacts] = {}
         missing = []
@@ -231,6 +232,8 @@ def _look(names: Collection[str] | None) -> tuple[list[TopicFacts], list[Command
             try:
                 well = each.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
                 topic = each if well else _partition_of(wire, each.name)
+                if each.name in chosen:
+                    topic = _only(topic, chosen[each.name])
             except TopicMissing as error:
                 missing.append(explained(servers, error))
                 continue
@@ -245,8 +248,15 @@ def _look(names: Collection[str] | None) -> tuple[list[TopicFacts], list[Command
 def _partition_of(wire: ClusterWire, name: str) -> TopicFacts:
     """What is named and is no topic, with one partition of a topic, if it is that. Raises CommandFailed."""
     found, number = named(wire, name)
-    partitions = [each for each in found.partitions if number in (None, each.partition_index)]
-    return msgspec.structs.replace(found, partitions=partitions)
+    return found if number is None else _only(found, {number})
+
+
+def _only(topic: TopicFacts, numbers: Collection[int]) -> TopicFacts:
+    """The topic with these partitions alone. Raises CommandFailed where it has no such one."""
+    for number in sorted(numbers):
+        check_partition(topic.name, [each.partition_index for each in topic.partitions], number)
+    partitions = [each for each in topic.partitions if each.partition_index in numbers]
+    return msgspec.structs.replace(topic, partitions=partitions)
 
 
 def _id_text(topic_id: object) -> str:

@@ -135,8 +135,8 @@ def times(name: MetricName, rows: Iterable[tuple[Labels, Times]]) -> tuple[Metri
     """
     family = name.family
     quantiles = Metric(family, name.help, "gauge")
-    count = Metric(f"{family}_count", f"How many: {name.help}", "unknown")
-    total = Metric(f"{family}_sum", f"All together, milliseconds: {name.help}", "unknown")
+    count = Metric(f"{family}_count", f"How many were measured. {name.help}", "unknown")
+    total = Metric(f"{family}_sum", f"Sum of all that were measured, milliseconds. {name.help}", "unknown")
     for labels, read in rows:
         given = dict(zip(name.labels, labels, strict=True))
         for (text, _), at in zip(QUANTILES, read.quantiles_ms, strict=True):

@@ -21,7 +21,9 @@ UNDER_REPLICATED = _replicas(
     "UnderReplicatedPartitions", _GAUGE, "Partitions led here with fewer replicas in sync than assigned."
 )
 UNDER_MIN_ISR = _replicas(
-    "UnderMinIsrPartitionCount", _GAUGE, "Partitions led here with fewer in sync than min.insync.replicas."
+    "UnderMinIsrPartitionCount",
+    _GAUGE,
+    "Partitions led here with fewer in sync than min.insync.replicas, and than assigned.",
 )
 AT_MIN_ISR = _replicas(
     "AtMinIsrPartitionCount", _GAUGE, "Partitions led here with exactly min.insync.replicas in sync."
@@ -39,7 +41,9 @@ def _partition(name: str, explained: str) -> MetricName:
 
 
 P_UNDER_REPLICATED = _partition("UnderReplicated", "1 on the leader while fewer are in sync than assigned, else 0.")
-P_UNDER_MIN_ISR = _partition("UnderMinIsr", "1 on the leader while fewer are in sync than min.insync.replicas.")
+P_UNDER_MIN_ISR = _partition(
+    "UnderMinIsr", "1 on the leader while fewer are in sync than min.insync.replicas, and than assigned."
+)
 P_AT_MIN_ISR = _partition("AtMinIsr", "1 on the leader while exactly min.insync.replicas are in sync, else 0.")
 P_REPLICAS_COUNT = _partition("ReplicasCount", "Assigned replicas, on the leader; 0 on followers.")
 P_IN_SYNC_COUNT = _partition("InSyncReplicasCount", "Replicas in sync, on the leader; 0 on followers.")

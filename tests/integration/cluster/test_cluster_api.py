@@ -44,8 +44,12 @@ def test_a_partition_stands_for_the_broker_that_leads_it(shared: Cluster) -> Non
     leader = shared.wait_leader("led", 0)
     with shared.paused("led-0"):
         assert shared.broker_state(leader) is ProcessState.PAUSED
+    with pytest.raises(ClusterTimeout, match=r"there is no partition lde-0 \(did you mean led-0\?\)"):
+        shared.wait_leader("lde", 0, 0.1)
     with pytest.raises(ClusterError, match=r"There is no partition lde-0\. Did you mean led-0\?"):
         shared.pause("lde-0")
+    with pytest.raises(ClusterError, match=r"There is no partition agent-2\. Did you mean 2\?"):
+        shared.pause("agent-2")
     shared.wait_healthy()
 
 

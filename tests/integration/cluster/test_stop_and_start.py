@@ -10,7 +10,7 @@ from regency.history.files import read_history
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("by", ["close", "down"])
+@pytest.mark.parametrize("by", ["close", "down", "stop"])
 def test_a_routine_stop_tells_of_no_losses(new_cluster, create_topic, by):
     cluster = new_cluster(brokers=3, own_zookeeper=True)
     create_topic(cluster, partitions=6, replication=3)
@@ -18,6 +18,8 @@ def test_a_routine_stop_tells_of_no_losses(new_cluster, create_topic, by):
 
     if by == "close":
         cluster.close(grace_s=15)
+    elif by == "stop":
+        assert cluster.stop("all")
     else:
         assert not any(each.killed for each in end_cluster(cluster.directory, grace_s=15))
 
@@ -29,3 +31,7 @@ def test_a_routine_stop_tells_of_no_losses(new_cluster, create_topic, by):
     left = [each for each in told if each.from_.startswith("shutting down")]
     assert {each.subject for each in left} >= {f"broker {each}" for each in (1, 2, 3) if each != ruler}
     assert {each.why for each in left if each.subject != f"broker {ruler}"} == {"it left in order"}
+    asked = {each.subject: each.why for each in told if each.to == "shutting down"}
+    assert [subject for subject, why in asked.items() if "as the last broker that was live" in why] == [
+        f"broker {ruler}"
+    ]

@@ -59,7 +59,7 @@ def test_a_frozen_broker_is_not_healthy_from_the_first_moment(cluster: Cluster, 
     cluster.pause(2)
     try:
         told = run("cluster", "health")
-        frozen = "broker 2 does not answer (frozen, or cut off)"
+        frozen = "broker 2 does not answer (frozen, cut off, or just died)"
         assert (told.exit_code, frozen in told.stdout) == (3, True), told.stdout
     finally:
         cluster.resume(2)

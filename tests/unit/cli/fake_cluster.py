@@ -54,7 +54,7 @@ class FakeCluster(ClusterWire):
             there.get(name, TopicFacts(name, error_code=missing)) for name in sorted(there if names is None else names)
         ]
 
-    def ask(self, message: Any, version: int, *, broker: int | None = None) -> Any:
+    def ask(self, message: Any, version: int, *, broker: int | None = None, timeout_ms: int = 1) -> Any:
         if isinstance(message, DescribeConfigsRequest) and message.resources[0].configuration_keys == [MIN_ISR]:
             return _configs(message.resources, MIN_ISR, self.min_isr)
         self.asked.append((message, broker))

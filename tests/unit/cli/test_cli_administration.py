@@ -86,7 +86,7 @@ def test_a_broker_without_contact_and_one_that_is_frozen_are_not_healthy(run: Ru
     fake.facts = [facts(1, in_contact=False), facts(2, rules=True, epoch=7), facts(3)]
     fake.silent = [BrokerId(3)]
     health = run(*AT, "-o", "json", "cluster", "health")
-    problems = ["broker 1 has no contact with ZooKeeper", "broker 3 does not answer (frozen, or cut off)"]
+    problems = ["broker 1 has no contact with ZooKeeper", "broker 3 does not answer (frozen, cut off, or just died)"]
     assert (health.exit_code, json.loads(health.stdout)["problems"]) == (3, problems)
     assert run(*AT, "controller", "status").stdout.endswith("No contact with ZooKeeper: broker 1.\n")
 

@@ -204,11 +204,16 @@ def test_verbs_say_what_they_did_and_do_it_once(up: Callable[..., Result], run: 
     assert state_of(one) is ProcessState.RUNNING, "nothing was done"
     [started] = json.loads(run("lab", "start", "2", "-o", "json").stdout)
     assert (started["broker"], started["state"], started["changed"]) == (2, "running", True)
+    named = "Name brokers (1, 2), controller, zookeeper, all, or flights-0: who leads it."
     for words, told in (
         (("kill", "9"), "There is no broker 9. There are 1, 2."),
-        (
-            ("kill", "agent"),
-            "'agent' is no part of a lab. Name brokers (1, 2), controller, zookeeper, all, or flights-0: who leads it.",
+        (("kill", "agent"), f"'agent' is no part of a lab. {named}"),
+        *(
+            (
+                ("kill", word),
+                f"{word!r} is no part of a lab. Did you mean {near}? {named}",
+            )
+            for word, near in (("broker 2", "2"), ("agent2", "2"), ("Controller", "controller"), ("ALL", "all"))
         ),
         (("kill", "zookeeper"), "The cluster uses a ZooKeeper that is not its own. Start or stop it yourself."),
     ):

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from fake_cluster import AT, FakeCluster
+from fake_cluster import AT, FakeCluster, facts, partition
 
+from regency.cli.asking.wire import TopicFacts
+from regency.cli.exits import Exit
 from regency.kafka.codec import DescribeConfigsResponse, IncrementalAlterConfigsResponse
+from regency.model.kafka_errors import ErrorCode
 
 Run = Callable[..., Result]
 
@@ -73,6 +76,9 @@ def test_a_broker_is_asked_itself_and_all_brokers_by_any(run: Run, fake: Cluster
 
 
 def test_a_key_that_is_not_there_is_an_error(run: Run, fake: Cluster) -> None:
+    fake.configs = [config("min.insync.replicas", "2", 1)]
+    result = run(*AT, "configs", "get", "topic", "t", "min.insync.replica")
+    assert "topic t has no setting min.insync.replica. Did you mean min.insync.replicas?" in result.stderr
     result = run(*AT, "configs", "get", "topic", "t", "nonsense")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "topic t has no setting nonsense." in result.stderr
@@ -124,6 +130,16 @@ def test_refusals_are_said_in_the_words_of_the_cluster(run: Run, fake: Cluster) 
     assert (result.exit_code, result.stderr) == (1, "Error: no such key\n")
 
 
+@pytest.mark.parametrize("words", [("configs", "set", "topic", "t"), ("topics", "alter", "t", "--set")])
+def test_a_topic_that_nobody_can_write_from_now_on_is_told_of(run: Run, fake: Cluster, words: tuple[str, ...]) -> None:
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2])])]
+    fake.min_isr = 3
+    told = run(*AT, *words, "min.insync.replicas=3")
+    assert told.exit_code == 0
+    assert "Warning: Topic t has 2 replicas and min.insync.replicas=3: nothing can ever be written to it" in told.stderr
+    assert "Warning" not in run(*AT, *words, "retention.ms=5").stderr
+
+
 def test_settings_of_a_topic_are_altered_and_returned_to_their_defaults(run: Run, fake: Cluster) -> None:
     fake.configs = [config("retention.ms", "5", 1)]
     words = ("topics", "alter", "t", "--config", "retention.ms=5", "--delete-config", "segment.ms", "-o", "json")
@@ -132,3 +148,17 @@ def test_settings_of_a_topic_are_altered_and_returned_to_their_defaults(run: Run
 
     assert fake.changes() == [("retention.ms", 0, "5"), ("segment.ms", 1, None)]
     assert altered == {"topic": "t", "partitions": None, "config": {"retention.ms": "5"}}
+
+
+@pytest.mark.parametrize("words", [["get", "topic", "t"], ["set", "topic", "t", "retention.ms=5"]])
+def test_without_zookeeper_settings_end_as_all_else_that_needs_a_controller(
+    run: Run, fake: Cluster, words: list[str]
+) -> None:
+    fake.error = (ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper session 2 is over; there is none now.")
+    assert run(*AT, "configs", *words).exit_code == Exit.TIMED_OUT, "a controller rules, so it was only slow"
+    fake.facts = [facts(1, in_contact=False)]
+    result = run(*AT, "configs", *words)
+    assert result.exit_code == Exit.IN_PROGRESS
+    assert result.stderr.startswith(
+        "Error: ZooKeeper is away, so no controller rules: broker 1 has no contact with it."
+    )

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from fake_cluster import AT, FakeCluster
+from fake_cluster import AT, FakeCluster, partition
 
 from regency.cli.asking import disks
 from regency.cli.asking.disks import Directory, Log, directories, disks_used
+from regency.cli.asking.wire import TopicFacts
 from regency.cli.brokers import disk
 from regency.cli.brokers.disk import disk_use
 from regency.clients.nodes import Node
@@ -99,6 +100,19 @@ def test_a_broker_that_does_not_tell_and_a_directory_that_is_offline(run: Run, p
     result = run("brokers", "disk", "--apart", "0", *AT, "-o", "json")
     assert result.exit_code == 3
     assert [each["offline"] for each in json.loads(result.stdout)["directories"]] == [False, False, True]
+
+
+def test_a_broker_that_is_not_live_is_not_left_out_without_a_word(
+    run: Run, connect: Callable[[FakeCluster], None], played: list[Any]
+) -> None:
+    fake = FakeCluster()
+    fake.known = [TopicFacts("a", [partition(0, 1, [1, 9])])]
+    connect(fake)
+    played += [{1: [held(log("a", 0, GIB))]}]
+    result = run("brokers", "disk", "--apart", "0", *AT, "-o", "json")
+    words = "Broker 9 is not live: its directories and replicas are not counted"
+    assert (result.exit_code, json.loads(result.stdout)["problems"]) == (3, [words])
+    assert result.stderr == f"Error: {words}\n"
 
 
 def test_a_broker_that_is_silent_is_not_known(

@@ -241,8 +241,18 @@ def test_an_unknown_subject_is_said_to_be_unknown(run: Run, fake: Cluster, subje
     assert result.stderr.startswith(f"Error: There is no {subject!r} in this cluster")
     assert ("Did you mean" in result.stderr) == bool(meant)
     assert meant in result.stderr
-    known = run("history", "--subject", "flights-0", *AT)
-    assert (known.exit_code, known.stdout.startswith("Nothing was decided about flights-0, as far")) == (0, True)
+    for words in ("flights-0", "flights 0"):
+        known = run("history", "--subject", words, *AT)
+        assert (known.exit_code, known.stdout.startswith("Nothing was decided about flights-0, as far")) == (0, True)
+
+
+def test_a_dead_broker_is_known_and_a_partition_that_a_topic_lacks_is_not(run: Run, fake: Cluster) -> None:
+    fake.known = [TopicFacts("flights", [partition(0, 1, [1, 9]), partition(1, 1, [1])])]
+    assert "Did you mean 'broker 9'?" in run("history", "--subject", "9", *AT).stderr
+    assert run("history", "--subject", "broker 9", *AT).exit_code == 0
+    lacking = run("history", "--subject", "flights-2", *AT)
+    assert lacking.exit_code == 1
+    assert lacking.stderr.startswith("Error: Topic flights has no partition 2. It has 0 to 1.")
 
 
 def test_lines_fit_the_terminal_and_break_between_words() -> None:
@@ -317,6 +327,19 @@ def test_doctor_is_status_0_or_1_and_says_what_differs_where_and_what_to_do(run:
     assert (told["healthy"], told["controller_epoch"], told["more_problems"]) == (False, 3, 3)
     assert told["brokers"][1]["report_age_s"] is None
     assert [each["kind"] for each in told["problems"]] == ["state_differs"]
+
+
+def test_doctor_tells_of_a_live_broker_that_does_not_answer(run: Run, fake: Cluster) -> None:
+    fake.silent = [BrokerId(2)]
+    result = run("doctor", *AT)
+    assert result.exit_code == 1
+    assert "broker 2 (silent), its agent:\n  it is registered, and does not answer\n" in result.stdout
+    assert "agree" not in result.stdout
+    fake.examined.findings.add(
+        subject="broker 2", kind="silent", where="its agent", what="not for 25 s", advice="Look."
+    )
+    [told] = json.loads(run("doctor", "-o", "json", *AT).stdout)["problems"]
+    assert told["what"] == "not for 25 s", "the controller knows for how long"
 
 
 def test_doctor_warns_of_full_volumes_and_of_who_suffers_and_is_status_0(run: Run, fake: Cluster) -> None:

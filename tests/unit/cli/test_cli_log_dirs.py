@@ -115,8 +115,11 @@ def test_logs_of_a_topic_are_shown_as_json(run: Run, wire: Cluster) -> None:
 
 def test_a_topic_without_logs_and_a_broker_that_is_not_live_are_refused(run: Run, wire: Cluster) -> None:
     wire.dirs[1] = [[directory("/a")]]
-    result = run("log", "dirs", "--topic", "none", *AT)
-    assert (result.exit_code, "None of these brokers has a log of none." in result.stderr) == (1, True)
+    wire.known = [TopicFacts("flights", [partition(0, 1, [1])])]
+    result = run("log", "dirs", "--topic", "flights", *AT)
+    assert (result.exit_code, "None of these brokers has a log of flights." in result.stderr) == (1, True)
+    result = run("log", "dirs", "--topic", "fligths", *AT)
+    assert (result.exit_code, result.stderr) == (1, "Error: There is no topic fligths. Did you mean flights?\n")
     result = run("log", "dirs", "--broker", "7", *AT)
     assert (result.exit_code, "Broker 7 is not live; live are 1, 2." in result.stderr) == (1, True)
 

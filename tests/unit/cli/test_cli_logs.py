@@ -49,6 +49,15 @@ def test_whose_how_many_and_from_when(lab: Run, words: tuple[str, ...], told: li
     assert result.stdout.splitlines() == told
 
 
+@pytest.mark.parametrize(
+    ("word", "near"), [("broker-2", "Did you mean 2? "), ("agent-2", "Did you mean 2? "), ("flights-2", "")]
+)
+def test_a_partition_has_no_log(lab: Run, word: str, near: str) -> None:
+    result = lab("logs", word)
+    told = f"'{word}' is no part of a lab. {near}Name brokers (1, 2, 3), controller, zookeeper or all."
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"Error: {told}\n")
+
+
 def test_json_has_an_object_for_each_entry(lab: Run) -> None:
     found = [json.loads(line) for line in lab("logs", "-o", "json").stdout.splitlines()]
     assert [(each["process"], each["text"], each["by_controller"]) for each in found] == [

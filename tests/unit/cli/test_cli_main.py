@@ -185,6 +185,14 @@ def test_commands_that_need_brokers_say_how_to_get_some(run: Run) -> None:
         )
 
 
+def test_commands_of_a_lab_say_what_tells_of_a_cluster_that_is_none(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGENCY_BOOTSTRAP_SERVERS", "kafka-1:9092")
+    begin = "Error: There is no cluster in .run, and this command looks at no other. Of the cluster at kafka-1:9092 "
+    for command, instead in (("status", "`regency cluster health`"), ("logs", "each machine has its own log")):
+        result = run(command)
+        assert (result.exit_code, result.stdout, result.stderr.startswith(begin + instead)) == (1, "", True)
+
+
 def test_status_and_down_without_a_cluster(run: Run) -> None:
     status = run("status", "--dir", "lab")
     assert (status.exit_code, status.stdout) == (1, "")

@@ -185,10 +185,10 @@ def test_produce_creates_a_topic_where_that_is_said(
 
 
 def test_headers_keys_tombstones_and_how_records_are_spread(run: Run, producers: list[FakeProducer]) -> None:
-    words = ("--key-separator", ":", "--tombstones", "--header", "a=1", "--header", "b=", "--compression", "zstd")
-    assert run("produce", "t", *AT, *words, given="k:v\nk:\n").exit_code == 0
+    words = ("--key-separator", ":", "--tombstones", "--header", "a=1", "--header", "b=", "--header", "a=c=d")
+    assert run("produce", "t", *AT, *words, "--compression", "zstd", given="k:v\nk:\n").exit_code == 0
     assert producers[0].sent == [("t", b"k", b"v", -1), ("t", b"k", None, -1)]
-    assert producers[0].headers == [("a", b"1"), ("b", b"")]
+    assert producers[0].headers == [("a", b"1"), ("b", b""), ("a", b"c=d")], "a name may come several times"
     config = producers[0].config
     assert (config["compression.type"], config["partitioner"]) == ("zstd", "consistent_random")
     assert config["sticky.partitioning.linger.ms"] == 0
@@ -421,6 +421,9 @@ def test_the_last_records_of_each_and_those_since_a_moment(run: Run, consumer: C
     fake = consumer(FakeMessage(7, b"v"))
     run("consume", "t", *AT, "--offset", "@2026-05-04T14:30:00+00:00", "--max-messages", "1")
     assert (fake.assigned, fake.moments) == ([(0, 40), (1, 40)], [1777905000000] * 2)
+    fake = consumer(FakeMessage(7, b"v"))
+    run("consume", "t", *AT, "--offset", "@1777905000123", "--max-messages", "1")
+    assert fake.moments == [1777905000123] * 2, "as records have it"
 
 
 def test_the_end_ends_it_when_all_partitions_have_come_to_it(run: Run, consumer: Callable[..., FakeConsumer]) -> None:

@@ -32,6 +32,10 @@ def test_a_page_is_printed_by_any_of_its_names(name: str) -> None:
     assert run("docs", name).stdout.strip() == (ROOT / "docs/operate/runbook.md").read_text("utf-8").strip()
 
 
+def test_a_section_is_found_as_its_heading_is_written() -> None:
+    assert run("docs", "README#Install").stdout.startswith("## Install\n")
+
+
 def test_every_section_that_an_alert_names_is_printed() -> None:
     named = re.findall(r"runbook_url: (\S+)#(\S+)", (ROOT / "deploy" / ALERTS).read_text("utf-8"))
     assert len(named) > 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -12,6 +13,7 @@ from fake_cluster import AT, FakeCluster, partition
 from regency.cli.asking import sufferers
 from regency.cli.asking.sufferers import CLOSED, CONNECTIONS, ERRORS, ClientFacts, clients, judge
 from regency.cli.asking.wire import PartitionFacts, TopicFacts
+from regency.cli.exits import CommandFailed
 from regency.clients.nodes import Node
 from regency.model.ids import BrokerId
 
@@ -60,6 +62,37 @@ def test_health_says_which_topics_refuse_what(run: Run, connect: Callable[[FakeC
     assert (result.exit_code, result.stdout.splitlines()[1:]) == (3, [words])
     [told] = json.loads(run("cluster", "health", *AT, "-o", "json").stdout)["refused"]
     assert (told["topic"], told["partitions"], told["refuses"]) == ("t", 1, "writes with acks=all")
+
+
+def test_health_names_a_topic_that_can_never_be_written_though_all_its_replicas_are_in_sync(
+    run: Run, connect: Callable[[FakeCluster], None]
+) -> None:
+    fake = FakeCluster()
+    fake.min_isr = 4
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2, 3])])]
+    connect(fake)
+    words = "t: its partition refuses writes with acks=all: 3 in sync, min.insync.replicas is 4"
+    for options in ([], ["--wait"]):
+        result = run("cluster", "health", *options, *AT)
+        assert (result.exit_code, result.stdout.splitlines()[1:]) == (0, [words])
+
+
+def test_health_without_settings_says_what_it_does_not_know(run: Run, connect: Callable[[FakeCluster], None]) -> None:
+    class Waiting(FakeCluster):
+        def ask(self, message: Any, version: int, **_: Any) -> Any:
+            raise CommandFailed("Broker 1 did not answer within 5 s.")
+
+    fake = Waiting()
+    fake.known = [TopicFacts("t", [partition(0, 1, [1, 2, 3])]), TopicFacts("u", [partition(0, -1, [9])])]
+    connect(fake)
+    result = run("cluster", "health", *AT)
+    assert (result.exit_code, result.stdout.splitlines()[1:]) == (
+        3,
+        ["u: its partition refuses reads and writes: no leader (not live: broker 9)"],
+    )
+    assert result.stderr == (
+        "Which topics refuse writes with acks=all is not known: Broker 1 did not answer within 5 s.\n"
+    )
 
 
 def test_clients_are_counted_by_broker_and_everyday_errors_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

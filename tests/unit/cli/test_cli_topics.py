@@ -284,6 +284,12 @@ def test_address_that_is_none_is_named(run: Run) -> None:
     )
 
 
+def test_health_says_nothing_of_a_cluster_whose_address_is_none(run: Run) -> None:
+    result = run("cluster", "health", "--bootstrap-server", "localhost")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'localhost' is not HOST:PORT." in result.stderr
+
+
 def test_broker_that_is_paused_is_passed_over() -> None:
     with socket.create_server(("127.0.0.1", 0)) as paused, socket.create_server(("127.0.0.1", 0)) as awake:
         silent, answering = (f"127.0.0.1:{server.getsockname()[1]}" for server in (paused, awake))
@@ -354,6 +360,13 @@ def test_where_none_rules_a_broker_says_why(admin: Cluster, run: Run, monkeypatc
         monkeypatch.setattr(admin, "answer", lambda *_, told=told: told)
         result = run("topics", "create", "t", *AT)
         assert (result.exit_code, said in result.stderr) == (status, True)
+
+
+def test_a_controller_that_cannot_be_elected_without_zookeeper_is_not_waited_for(admin: Cluster, run: Run) -> None:
+    admin.facts = [facts(each, in_contact=False) for each in (1, 2, 3)]
+    result = run("topics", "create", "t", *AT)
+    assert (result.exit_code, admin.asked) == (4, [])
+    assert "ZooKeeper is away, so no controller rules: brokers 1, 2, 3 have no contact with it." in result.stderr
 
 
 def test_what_may_have_been_done_is_not_asked_for_twice(admin: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,9 @@ from regency.cli.asking.wire import TopicFacts
 from regency.cli.context import tabulated
 from regency.cli.exits import CommandFailed
 from regency.cli.main import cli
+from regency.cluster.plan import plan_cluster
+from regency.cluster.state import write_state
+from regency.cluster.verbs import Verb
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,6 +74,47 @@ def test_describe_shows_a_partition_once_that_its_topic_is_named_beside(run: Run
 
 
 @pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("flights", "3"), ["flights 3"]),
+        (("flights", "0", "3", "day"), ["day 0", "day 1", "flights 0", "flights 3"]),
+        (("day", "0", "flights-1"), ["day 0", "flights 1"]),
+    ],
+)
+def test_numbers_behind_a_topic_are_its_partitions(
+    run: Run, fake: FakeCluster, words: tuple[str, ...], shown: list[str]
+) -> None:
+    result = run("topics", "describe", *words, "--no-offsets", *AT)
+    assert sorted(" ".join(line.split()[:2]) for line in result.stdout.splitlines()[1:]) == shown
+
+
+def test_a_number_that_is_a_topic_is_that_and_one_that_is_no_partition_is_said(run: Run, fake: FakeCluster) -> None:
+    fake.known.append(TopicFacts("7", [partition(0, 1, [1])]))
+    result = run("topics", "describe", "day", "7", "--no-offsets", *AT)
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [["7", "0"], ["day", "0"], ["day", "1"]]
+    result = run("topics", "describe", "flights", "9", "--no-offsets", *AT)
+    assert (result.exit_code, "Topic flights has no partition 9. It has 0 to 3." in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [(("cluster", "helth"), "'cluster health'"), (("topic", "list"), "'topics list'"), (("lab",), "'lab kill'")],
+)
+def test_a_schema_that_is_not_there_has_the_nearest(run: Run, words: tuple[str, ...], near: str) -> None:
+    result = run("schema", *words)
+    assert (result.exit_code, f"Did you mean {near}" in result.stderr) == (2, True)
+    assert "Did you mean" not in run("schema", "xyzzy").stderr
+
+
+def test_a_load_is_no_new_topic_that_hides_a_partition(run: Run, fake: FakeCluster) -> None:
+    result = run("load", "flights-3", "--seconds", "1", *AT)
+    assert (result.exit_code, fake.asked) == (1, [])
+    assert result.stderr.startswith(
+        "Error: flights-3 is partition 3 of topic flights, and a load writes to whole topics."
+    )
+
+
+@pytest.mark.parametrize(
     ("room", "lines"),
     [
         (None, ["NAME    ENDS         WHY", "flights 16651,16651 it is dead"]),
@@ -112,6 +156,16 @@ def test_a_misspelt_command_has_the_nearest(run: Run, word: str, near: str) -> N
     assert "Did you mean" not in run("xyzzy").stderr
 
 
+def test_the_list_of_verbs_has_no_sentence_that_breaks_off(run: Run) -> None:
+    assert not [line for line in run("lab", "--help").stdout.splitlines()[1:] if line.endswith("...")]
+
+
+def test_a_verb_of_the_lab_is_pointed_to_from_the_top_level(run: Run) -> None:
+    for verb in Verb:
+        told = run(verb.value, "2").stderr
+        assert f"No such command '{verb.value}'. Did you mean 'lab {verb.value}'?" in told
+
+
 @pytest.mark.parametrize(
     ("given", "offered"),
     [
@@ -121,6 +175,12 @@ def test_a_misspelt_command_has_the_nearest(run: Run, word: str, near: str) -> N
         (["configs", "get", "topic"], ["day", "day-1", "flights"]),
         (["configs", "get", "broker"], ["all", "1", "2", "3"]),
         (["completion"], ["bash", "zsh", "fish"]),
+        (["history", "--subject"], ["day", "day-1", "flights"]),
+        (["partitions", "plan", "--topics"], ["day", "day-1", "flights"]),
+        (["partitions", "plan", "--drain"], ["1", "2", "3"]),
+        (["schema", "verify"], ["replicas"]),
+        (["lab", "kill"], ["controller", "zookeeper", "all"]),
+        (["logs"], ["controller", "zookeeper", "all"]),
     ],
 )
 def test_a_shell_is_offered_what_there_is(fake: FakeCluster, given: list[str], offered: list[str] | None) -> None:
@@ -133,6 +193,18 @@ def test_settings_are_completed_by_kind(fake: FakeCluster) -> None:
         "retention.bytes"
     ]
     assert [each.value for each in complete([*AT, "configs", "set", "broker", "1"], "broker.i")] == ["broker.id="]
+
+
+def test_the_last_of_a_list_is_completed(fake: FakeCluster) -> None:
+    found = complete([*AT, "partitions", "plan", "--topics"], "flights,day")
+    assert [each.value for each in found] == ["flights,day", "flights,day-1"]
+
+
+def test_settings_of_brokers_and_the_labs_brokers_are_offered(tmp_path: Path) -> None:
+    assert [each.value for each in complete(["up", "--set"], "min.insync")] == ["min.insync.replicas="]
+    write_state(tmp_path, plan_cluster(tmp_path, brokers=2))
+    found = complete(["--dir", str(tmp_path), "lab", "pause"], "")
+    assert [each.value for each in found] == ["1", "2", "controller", "zookeeper", "all"]
 
 
 def test_without_a_cluster_nothing_is_offered_and_nothing_said(

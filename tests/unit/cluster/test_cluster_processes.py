@@ -167,7 +167,14 @@ def test_end_of_the_block_leaves_no_process_and_no_file(stub_command: tuple[str,
     assert members(ref) == []
     assert not cluster.directory.exists()
     assert children() == before
-    for late in (cluster.start, lambda: cluster.start(1), lambda: cluster.restart(1), lambda: cluster.kill(1)):
+    asked: tuple[Callable[[], object], ...] = (
+        lambda: cluster.create_topic("t"),
+        cluster.controller_id,
+        cluster.snapshot,
+        lambda: cluster.wait_leader("t", 0),
+    )
+    done = cluster.start, lambda: cluster.start(1), lambda: cluster.restart(1), lambda: cluster.kill(1)
+    for late in (*done, *asked):
         with pytest.raises(ClusterNotRunning, match="The cluster was closed"):
             late()
     assert children() == before

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from regency.history.events import events_of, step_of
+from regency.history.events import NOT_YET, events_of, step_of
 from regency.history.records import Decision
 
 GONE = "its registration is gone"
@@ -60,6 +60,13 @@ def test_a_failover_is_one_line_with_who_died_and_how_long_it_took():
         "brokers 2, 3 gone (their registrations are gone): 1 partition lost a replica, 1 has a new leader; "
         "1 partitions taken over in 9 ms"
     )
+
+
+def test_a_broker_that_comes_later_than_the_first_controller_is_not_told_of_as_lost():
+    late = [note(each, f"broker {each}", "live", "dead", NOT_YET, event="failover") for each in (2, 3)]
+    waits = state(4, "f-0", (3, (3,)), (-1, (3,)), event="failover")
+    assert told(*late[1:], waits) == ["broker 3 absent (it is not registered yet): 1 partition has no leader"]
+    assert told(*late) == ["brokers 2, 3 absent (they are not registered yet)"]
 
 
 def test_what_was_decided_twice_in_an_event_counts_once_by_its_end():

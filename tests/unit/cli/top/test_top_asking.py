@@ -8,6 +8,7 @@ from typing import Self
 import pytest
 
 from regency.cli.asking.controllers import describe_controllers
+from regency.cli.asking.wire import PartitionFacts, TopicFacts
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.top import asking
 from regency.cli.top.asking import Asker
@@ -28,6 +29,7 @@ class Played:
         self.answers: dict[int, inspection_pb2.SummariseResponse] = {}
         self.rules: dict[int, bool] = {}
         self.searches = 0
+        self.known: list[TopicFacts] = []
         self._servers: list[GrpcServer] = []
 
     def start(self, broker: int, *, old: bool = False) -> None:
@@ -67,6 +69,12 @@ class Played:
     def controllers(self) -> dict[int, Node]:
         self.searches += 1
         return self.nodes
+
+    def brokers(self) -> dict[int, Node]:
+        return {broker: Node(broker, "127.0.0.1", 1) for broker in self.nodes}
+
+    def topics(self, names: object = None) -> list[TopicFacts]:
+        return self.known
 
     def __enter__(self) -> Self:
         return self
@@ -137,8 +145,27 @@ def test_nobody_rules(played, asker):
     played.ruling(1)
     played.answers[1] = inspection_pb2.SummariseResponse(error_code=ErrorCode.NOT_CONTROLLER, broker_id=1)
     found = asker.look()
-    assert (found.controller, found.age_s, asker.status) == (None, None, Exit.IN_PROGRESS)
+    assert (found.controller, found.brokers[0].state, asker.status) == (None, "live", Exit.IN_PROGRESS)
     assert found.notes == ["ZooKeeper is away, so no controller rules: broker 1 has no contact with it."]
+
+
+def test_without_a_controller_brokers_tell_what_they_know(played, asker):
+    played.start(1)
+    played.answers[1] = inspection_pb2.SummariseResponse(error_code=ErrorCode.NOT_CONTROLLER, broker_id=1)
+    played.rules[1] = False
+    facts = [PartitionFacts(0, 1, [1, 9], [1, 9]), PartitionFacts(1, -1, [9], [9]), PartitionFacts(2, 1, [9, 1], [1])]
+    played.known = [TopicFacts("t", facts)]
+    found = asker.look()
+    assert (asker.status, found.controller, found.age_s) == (Exit.IN_PROGRESS, None, 0.0)
+    assert found.notes == ["ZooKeeper is away, so no controller rules: broker 1 has no contact with it."]
+    assert [(each.broker, each.state, each.leads, each.follows) for each in found.brokers] == [
+        (1, "live", 2, 0),
+        (9, "dead", None, None),
+    ]
+    counts = found.partitions
+    assert (counts.partitions, counts.healthy, counts.under_replicated, counts.offline) == (3, 1, 2, 1)
+    assert counts.under_min_isr is None, "no broker tells that"
+    assert [(each.partition, each.kind) for each in found.worst] == [(1, "offline"), (2, "under_replicated")]
 
 
 def test_no_broker_answers(played, asker, monkeypatch):

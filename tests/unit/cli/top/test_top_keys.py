@@ -30,19 +30,22 @@ SNAPSHOT = Snapshot(
 
 
 def test_what_an_event_only_counts_is_told_of_the_topic_that_is_looked_at() -> None:
+    lead = "flights-0: leader 3 (was 2), ISR 3 (first live replica)"
     decided = [
-        DecisionLine(1, 1, 1, "flights-0", "1", "leader 2, isr [2]", "broker 1 died"),
-        DecisionLine(3, 1, 3, "flights-0", "2", "leader 3, isr [3]", "first live replica"),
-        DecisionLine(4, 1, 4, "flights-day-0", "2", "leader 3, isr [3]", "first live replica"),
-        DecisionLine(5, 1, 5, "broker 2", "live", "dead", "gone"),
+        DecisionLine(1, 1, 1, "flights-0", "1", "leader 2, isr [2]", "broker 1 died", "flights-0: leader 2"),
+        DecisionLine(3, 1, 2, "flights-0", "2", "leader 3, isr [3]", "first live replica", lead),
+        DecisionLine(4, 1, 3, "flights-day-0", "2", "leader 3, isr [3]", "first live replica", "flights-day-0: lost"),
+        DecisionLine(5, 1, 4, "broker 2", "live", "dead", "gone", "broker 2: live -> dead (gone)"),
     ]
-    snapshot = msgspec.structs.replace(SNAPSHOT, decisions=decided)
-    assert [(e.number, e.told) for e in seen(snapshot, View(topic="flights")).events] == [
-        (1, SNAPSHOT.events[0].told),
-        (3, "flights-0: leader 3, isr [3] (was 2): first live replica"),
-    ]
-    assert [e.number for e in seen(snapshot, View(word="fligh")).events] == [1, 3, 4]
-    assert [e.number for e in seen(snapshot, View()).events] == [1, 2]
+    one = EventLine(3, 1, 7, lead)
+    snapshot = msgspec.structs.replace(SNAPSHOT, decisions=decided, events=[*SNAPSHOT.events, one])
+    counted, live = (each.told for each in SNAPSHOT.events)
+    for view, told in (
+        (View(topic="flights"), [counted, "flights-0: leader 2", lead]),
+        (View(word="fligh"), [counted, "flights-0: leader 2", lead, "flights-day-0: lost"]),
+        (View(), [counted, live, lead]),
+    ):
+        assert [each.told for each in seen(snapshot, view).events] == told
 
 
 def shown(view: View) -> tuple[list[int], list[str], list[int]]:

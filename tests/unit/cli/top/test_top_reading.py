@@ -107,6 +107,7 @@ def test_decisions_are_kept_over_terms_once_each_and_in_order():
     found = read(reader, answer(decisions=[*decisions(1), b"torn"])).decisions
     assert [(each.controller_epoch, each.number) for each in found] == [(6, 1), (6, 2), (7, 1)]
     assert (found[0].subject, found[0].was, found[0].decided, found[0].why) == ("t-1", "before", "after", "because")
+    assert found[0].told == "t-1: before -> after (because)"
 
 
 def test_no_more_decisions_are_kept_than_a_screen_may_show():

@@ -119,6 +119,15 @@ def test_a_calm_cluster_at_80_by_24():
     assert len(lines) == 8
 
 
+def test_what_flows_has_a_line_of_its_own_where_it_does_not_fit():
+    busy = msgspec.structs.replace(CALM, bytes_in_per_s=160_000.0, bytes_out_per_s=170_000.0)
+    assert shown(busy, SMALL)[1:3] == [
+        "controller 2, epoch 7: Idle; for 12 min, failover 0.09 s",
+        "3,704 records/s, 156.2 KiB/s in, 166.0 KiB/s out",
+    ]
+    assert shown(busy, LARGE)[1].endswith("failover 0.09 s; 3,704 records/s, 156.2 KiB/s in, 166.0 KiB/s out")
+
+
 def test_the_longest_names_leave_room_for_what_is_said_of_them():
     name = "a" + "." * 247 + "z"
     worst = [TroubleLine(name, 17, "offline", None, [1, 2, 3], [2], False), trouble(4)]

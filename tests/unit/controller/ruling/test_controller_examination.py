@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from regency.controller.channel.sender import Trouble
-from regency.controller.doctor.examination import SILENT_MS, Examiner
+from regency.controller.doctor.examination import LIFE_MS, SILENT_MS, Examiner
 from regency.controller.doctor.rules import ADVICE, RECONCILED
 from regency.controller.events import AgentTroubled
 from regency.controller.reassignment.requests import AlterReassignments
@@ -167,8 +167,29 @@ def test_two_leaders_and_other_isrs(examined):
     assert ("t-0", "isr_differs", "broker 1") in found
 
 
-def test_a_log_in_sync_that_does_not_reach_the_high_watermark(examined):
+def test_a_log_in_sync_that_does_not_reach_the_high_watermark(examined, ruled):
+    ruled.clock.advance(1)
     examined.report(2, log_end_offset=4, high_watermark=4)
+    assert examined.found() == [("t-0", "behind_watermark", "broker 2")]
+
+
+def test_a_frozen_follower_is_not_said_to_lack_what_it_has_had_no_time_to_tell(examined, ruled):
+    examined.report(2, log_end_offset=4, high_watermark=4)
+    ruled.clock.advance(LIFE_MS)
+    examined.report(1, 3)
+    assert examined.found() == []
+
+
+def test_a_follower_that_is_only_slow_to_tell_is_waited_for(examined, ruled):
+    examined.report(2, log_end_offset=4, high_watermark=4)
+    ruled.clock.advance(1)
+    examined.report(1, 3)
+
+    def tell() -> None:
+        ruled.clock.advance(1)
+        examined.report(2, log_end_offset=4, high_watermark=4)
+
+    threading.Timer(0.3, tell).start()
     assert examined.found() == [("t-0", "behind_watermark", "broker 2")]
 
 

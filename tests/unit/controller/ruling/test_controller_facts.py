@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from regency.controller.brokers.membership import compare_brokers, find_bounced
+from regency.controller.events import BrokersChanged
 from regency.controller.state.context import ControllerContext
 from regency.controller.state.decisions import DecisionLog, Outcome
 from regency.controller.state.invariants import violations
@@ -310,3 +311,22 @@ def test_candidate_records_its_whole_reign(world, tmp_path):
     ]
     assert over[1].phases == world.candidates[0].controller.failover
     assert [part for part, _ in over[1].phases][-2:] == ["requests", "hand-over"]
+
+
+@pytest.mark.parametrize(("ends", "why"), [(True, "this process ends"), (False, "the session with ZooKeeper ended")])
+def test_why_it_rules_no_more_is_said_also_where_its_session_went_in_the_middle_of_a_decision(
+    world, tmp_path, monkeypatch, ends, why
+):
+    def lost(*_: object) -> None:
+        raise ZkSessionLost("This ZooKeeper session has been closed.")
+
+    world.start_broker(1)
+    candidate = world.candidate(1, HistoryWriter(tmp_path, "controller"))
+    if ends:
+        candidate.controller.retry.abandon()
+    monkeypatch.setattr(candidate.session, "read_many", lost)
+
+    candidate.controller.process(BrokersChanged())
+
+    last = read_history([tmp_path])[-1]
+    assert (last.subject, last.to, last.why) == ("controller", "a candidate", why)

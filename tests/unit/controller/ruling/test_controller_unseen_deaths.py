@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regency.controller.elections.controlled_shutdown import ControlledShutdown
+from regency.history.events import NOT_YET
 from regency.history.files import HistoryWriter, read_history
 from regency.model.ids import TopicPartition
 from regency.model.znodes import paths
@@ -78,6 +79,17 @@ def test_a_ruler_that_no_state_names_is_said_to_be_gone_and_not_dead(world, told
     assert [each[:3] for each in told(2)] == [("broker 1", "controller in epoch 1", "gone")]
     die(world, ruler=world.term.settings.broker_id)
     assert len(told(2)) == 1
+
+
+def test_at_a_start_of_the_cluster_a_broker_that_is_not_there_yet_is_no_loss(world, told, tmp_path):
+    world.write_topic("t", {0: [3]})
+    world.ensemble.multi(0, [Delete(paths.broker(3), None)])
+    before, world.candidates = world.candidates, []
+    for candidate in before:
+        candidate.session.expire()
+    world.candidate(2, HistoryWriter(tmp_path / "2", "controller"))
+    world.settle()
+    assert told(2) == [("broker 3", "live", "dead", NOT_YET)]
 
 
 CAME_BACK = [
@@ -174,3 +186,14 @@ def test_who_leaves_in_order_is_said_to_have_left(world, told):
         ("broker 3", "shutting down", "it left in order"),
         ("broker 1", "shutting down", "it left in order, the last one that was live"),
     ]
+
+
+def test_the_last_one_says_so_before_its_controller_ends_with_it(world, told):
+    ruler = world.candidates[0]
+    for broker in (2, 3):
+        ruler.ask(ControlledShutdown(broker, -1))
+        world.kill_broker(broker)
+    ruler.ask(ControlledShutdown(1, -1))
+
+    asked = [each[3] for each in told(1) if each[2] == "shutting down"]
+    assert asked == [*["it asked for a controlled shutdown"] * 2, f"{asked[0]} as the last broker that was live"]
