@@ -74,15 +74,16 @@ class GroupLag:
         self._looked: Looked | None = None
         self._asked_ms: int | None = None
         self._asked, self._stopped = threading.Event(), threading.Event()
-        self._failures = 0
+        self._failures = self._left_out = 0
 
     def run(self) -> None:
         """Look every five seconds, as long as that is asked for; until `stop`."""
         while not self._stopped.is_set():
             self._asked.wait()
             try:
-                self._looked = self.look()
+                self._looked = looked = self.look()
                 self._failures = 0
+                self._tell_left_out(looked.survey.left_out)
             except Exception as error:  # noqa: BLE001 (metrics that fail must not end the agent)
                 self._failures += 1
                 if is_power_of_ten(self._failures) and not self._stopped.is_set():
@@ -100,6 +101,15 @@ class GroupLag:
         self._asked.set()
         for peer in list(self._peers.values()):
             peer.close()
+
+    def _tell_left_out(self, offsets: int) -> None:
+        if offsets and not self._left_out:
+            logger.warning(
+                "groups with %d committed offsets have no metrics: raise regency.group.metrics.max above %d",
+                offsets,
+                self._settings.regency_group_metrics_max,
+            )
+        self._left_out = offsets
 
     def look(self) -> Looked:
         """Groups and ends of logs now. Raises TimeoutError where the data loop does not get to it."""

@@ -49,8 +49,8 @@ def top(interval: float, once: bool) -> int:
     broker does not tell within a second is `?`, never 0. Screens of 110 to 159 columns, and from 184 on, have
     FOLLOWS, OFFLINE, RECORDS/S and CONNS of brokers too, open connections. A broker that refuses produces now says
     so behind its line. Decisions are those of the ruling controller; `regency history` has those of leaders and of
-    earlier controllers too. While a part is away it says so, and shows what was known last, or, at its start,
-    what brokers know.
+    earlier controllers too. While a part is away it says so, and shows what was known last, or, at its start, what
+    brokers know.
 
     Exit status of --once: 0 when a controller that rules has answered, 4 when none did, 5 when no broker answers.
 

@@ -1,4 +1,4 @@
-"""Coordinators tell how far groups are behind, as kafka_exporter does, and top shows it, also while a leader is away."""
+"""Coordinators tell how far groups are behind, and top shows it, also while a leader is away."""
 
 from __future__ import annotations
 

@@ -61,10 +61,12 @@ def described(run: Run, group: str) -> Any:
 class Member:
     """`regency consume --group` as a process of its own."""
 
-    def __init__(self, cluster: Cluster, topic: str, group: str, *words: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, group: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "regency", "consume", topic, "--group", group, "--from-beginning", *words]
-            + ["--bootstrap-server", cluster.bootstrap_servers],
+            [
+                *(sys.executable, "-m", "regency", "consume", topic, "--group", group, "--from-beginning"),
+                *("--bootstrap-server", cluster.bootstrap_servers),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,7 +94,7 @@ def test_ctrl_c_commits(run: Run, cluster: Cluster, topic: str, eventually: Any)
     eventually(lambda: described(run, "keys")["lag"] == 0, within=60)
     status, printed, said = member.end()
     assert (status, sorted(printed)) == (130, list(range(1, 251)))
-    assert said.endswith("Printed 250 records, and committed that in group keys.\n\n") or "committed that" in said
+    assert "Printed 250 records, and committed that in group keys." in said
     assert run("consume", topic, "--group", "keys", "--timeout", "3").stdout == ""
 
 

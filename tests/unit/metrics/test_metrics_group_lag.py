@@ -241,6 +241,20 @@ def test_what_does_not_fit_is_counted(world: World) -> None:
     assert world.scrape()["regency_consumergroup_left_out_offsets"] == 12
 
 
+def test_what_is_left_out_is_logged_once(world: World, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(group_lag, "LOOK_EVERY_S", 0.01)
+    world.coordinator.found.left_out = 12
+    thread = threading.Thread(target=world.lag.run, daemon=True)
+    thread.start()
+    world.told()
+    settled(lambda: len(world.coordinator.asked_for) > 3)
+    world.lag.stop()
+    thread.join(5)
+    assert [each.message for each in caplog.records] == [
+        "groups with 12 committed offsets have no metrics: raise regency.group.metrics.max above 99"
+    ]
+
+
 def test_names_of_groups_are_escaped(world: World) -> None:
     world.brokers.leaders = {at("t", 0): 1}
     world.commit('a "b"\\\n', {at("t", 0): 0})
