@@ -69,8 +69,8 @@ class _Session:
 
     def _is_empty(self, begin: int, end: int) -> bool:
         """Whether no record was there: by the final read, or of a compacted partition by all that was ever read."""
-        if self._part.compacted and self._part.final is None:
-            return not self._log.has_any(begin, end)
+        if self._part.compacted and not self._log.has_any(begin, end):
+            return True
         return self._log.final_has_none_of(begin, end)
 
     def _add(self, anomaly: Anomaly, poll: Poll, expected: int, found: int, what: str) -> None:

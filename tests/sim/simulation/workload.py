@@ -147,7 +147,7 @@ class Workload:
     def history(self) -> list[Operation]:
         """What clients did and saw. To be called after `end`."""
         compacted = [Compacted(*name) for name in sorted(self._facts.compacted)]
-        facts: tuple[Operation, ...] = (*self._facts.log_starts, *compacted)
+        facts: list[Operation] = [*self._facts.log_starts, *compacted]
         return [*self._history.operations, *self.reads, *facts, *self._recreations.operations()]
 
     def allowed(self) -> dict[TopicPartition, Allowance]:

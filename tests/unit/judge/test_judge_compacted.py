@@ -109,3 +109,9 @@ def test_without_a_final_read_a_poll_passes_over_what_nobody_read(compacted):
     assert kinds(compacted) == set()
     compacted.poll((3, [3, 4]), position=1, client="d")
     assert kinds(compacted) == {Anomaly.SKIPPED_POLL}
+
+
+def test_below_the_final_log_start_too(compacted):
+    compacted.poll((1, [1]), (3, [3, 4]), position=0)
+    compacted.add(FinalRead("t", 0, 4, 5, (Run(4, (4,)),), compacted.now_ms + 10))
+    assert kinds(compacted) == set()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from regency.broker_agent.log import recovery
-from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.delete_records import DeletePath
-from regency.broker_agent.replication.fetcher.fetcher_logic import FetcherLogic
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.partition import Partition
-from regency.model.ids import TopicPartition
 from simulation.defects.patching import Defects, Patch
 
 DEFECTS = Defects()
@@ -27,27 +22,6 @@ def deletion_of_one(patch: Patch) -> None:
         DeletePath,
         "_low_watermark",
         ("low_watermark = partition.low_watermark()", "low_watermark = partition.log.log_start_offset"),
-    )
-
-
-@DEFECTS.of("own rule")
-def deletion_not_on_disk(patch: Patch) -> None:
-    """a deletion is answered before the leader's new log start is on the disk"""
-
-    def at_once(
-        manager: LogManager, names: Iterable[TopicPartition], then: Callable[[list[TopicPartition]], None]
-    ) -> None:
-        del manager
-        then(list(names))
-
-    patch.set(LogManager, "checkpoint_log_starts_of", at_once)
-
-
-@DEFECTS.of("KIP-107")
-def deleted_uncommitted(patch: Patch) -> None:
-    """records may be deleted that are not committed"""
-    patch.edit(
-        PartitionLog, "maybe_increment_log_start", ("if offset > self._high_watermark:", "if offset > self._log_end:")
     )
 
 
@@ -87,10 +61,3 @@ def holes_cut_off(patch: Patch) -> None:
         "_is_believed",
         ("return self._found.whole if after is None else header.next_offset <= after", "return False"),
     )
-
-
-@DEFECTS.of("own rule")
-def stale_answer_appended(patch: Patch) -> None:
-    """what was fetched from another offset than the log end is appended, and leaves a hole"""
-    patch.edit(FetcherLogic, "_take_fetched", ("if state.requested != state.offset:", "if state.requested is None:"))
-    patch.edit(Partition, "append_fetched", ("if offset != self.log.log_end_offset:", "if False:"))
