@@ -134,3 +134,11 @@ FENCING = frozenset(
     }
 )
 """Refusals of what is decided for another time or another thing of that name."""
+
+
+def error_code(number: int) -> ErrorCode:
+    """An error by its number; one that is not known here counts as unexpected."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -50,7 +50,14 @@ class GroupRow(msgspec.Struct, frozen=True):
 @click.group()
 @cluster_options
 def groups() -> None:
-    """List and describe consumer groups, reset and delete their offsets, delete them."""
+    """List and describe consumer groups, reset and delete their offsets, delete them.
+
+    \b
+    Examples:
+      regency groups list
+      regency groups describe etl
+      regency groups reset-offsets etl --to-earliest
+    """
 
 
 groups.add_command(reset_offsets)

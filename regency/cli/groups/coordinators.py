@@ -12,10 +12,9 @@ from regency.cli.asking.wire import ClusterWire, cluster_wire
 from regency.cli.context import say
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.waiting import waiting
-from regency.clients.cluster_metadata import error_code
 from regency.kafka.apis import Message
 from regency.model.ids import BrokerId
-from regency.model.kafka_errors import ErrorCode
+from regency.model.kafka_errors import ErrorCode, error_code
 from regency.model.words import counted, listed
 
 WITHIN_S: Final = 20.0

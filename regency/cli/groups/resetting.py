@@ -41,10 +41,9 @@ from regency.cli.groups.facts import (
 )
 from regency.cli.groups.removing import in_use
 from regency.cli.moments import Moment
-from regency.clients.cluster_metadata import error_code
 from regency.kafka.apis import Message
 from regency.model.ids import BrokerId, TopicPartition
-from regency.model.kafka_errors import ErrorCode
+from regency.model.kafka_errors import ErrorCode, error_code
 from regency.model.words import counted, listed
 
 _COMMIT_VERSION = 8
