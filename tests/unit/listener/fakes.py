@@ -55,6 +55,7 @@ class FakeReplicas:
         self.alter_errors: dict[TopicPartition, ErrorCode] = {}
         self.deleted: dict[TopicPartition, DeletedRecords] = {}
         self.deletions: list[tuple[int, dict[TopicPartition, Offset]]] = []
+        self.compacted: set[str] = set()
         self.producers: dict[TopicPartition, list[ActiveProducer]] = {}
         self.leading: Callable[[TopicPartition, LeaderEpoch | None], None] = lambda _tp, _epoch: None
         self.own: list[bytes] = []
@@ -80,6 +81,9 @@ class FakeReplicas:
 
     def active_producers(self, tp: TopicPartition) -> list[ActiveProducer] | ErrorCode:
         return self.producers.get(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def is_compacted(self, topic: str) -> bool:
+        return topic in self.compacted
 
     def end(self, key: TopicPartition) -> int:
         return sum(count for count, _ in self.logs[key])
