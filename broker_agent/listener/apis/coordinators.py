@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from regency.broker_agent.listener.apis.cluster import FIRST_SNAPSHOT_MS
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
+from regency.broker_agent.steps import Steps, at_once
 from regency.kafka.codec import FindCoordinatorResponse, Message, Request
 from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.ids import NO_LEADER, BrokerId, TopicPartition
@@ -18,6 +20,8 @@ SHARE: Final = 2
 FIRST_WITH_SHARE: Final = 6
 FIRST_WITH_KEYS: Final = 4
 FIRST_WITH_TYPE: Final = 1
+KEYS_PER_STEP: Final = 200
+"""Looked up before others have a turn."""
 
 
 class _Found(NamedTuple):
@@ -38,12 +42,21 @@ def handle(services: Services, exchange: Exchange) -> None:
     if services.metadata.current.version == 0:
         exchange.run(_first(services, exchange))
     else:
-        exchange.answer(_answer(exchange.request, _find(services, exchange)))
+        exchange.work(_look_up(services, exchange))
 
 
-async def _first(services: Services, exchange: Exchange) -> Message:
+async def _first(services: Services, exchange: Exchange) -> Building:
     await services.metadata.wait_for(lambda snapshot: snapshot.version > 0, FIRST_SNAPSHOT_MS)
-    return _answer(exchange.request, _find(services, exchange))
+    return at_once(_look_up(services, exchange))
+
+
+def _look_up(services: Services, exchange: Exchange) -> Steps[Building]:
+    found: list[_Found] = []
+    for key in _keys(exchange.request):
+        found.append(_find(services, exchange, key))
+        if len(found) % KEYS_PER_STEP == 0:
+            yield
+    return partial(_answer, exchange.request, found)
 
 
 def failure(request: Request) -> Message:
@@ -56,18 +69,16 @@ def _keys(request: Request) -> list[str]:
     return list(message.coordinator_keys) if request.version >= FIRST_WITH_KEYS else [message.key]
 
 
-def _find(services: Services, exchange: Exchange) -> list[_Found]:
+def _find(services: Services, exchange: Exchange, key: str) -> _Found:
     request = exchange.request
     kind = request.message.key_type if request.version >= FIRST_WITH_TYPE else GROUP
-    keys = _keys(request)
     if kind == GROUP:
-        return [_find_group(services, exchange, key) for key in keys]
+        return _find_group(services, exchange, key)
     if kind == TRANSACTION:
-        return [_at(services, exchange, key, services.settings.broker_id) for key in keys]
+        return _at(services, exchange, key, services.settings.broker_id)
     if kind == SHARE and request.version >= FIRST_WITH_SHARE:
-        return [_Found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message="There are no share groups.") for key in keys]
-    why = f"There is no coordinator of type {kind}."
-    return [_Found(key, ErrorCode.INVALID_REQUEST, message=why) for key in keys]
+        return _Found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message="There are no share groups.")
+    return _Found(key, ErrorCode.INVALID_REQUEST, message=f"There is no coordinator of type {kind}.")
 
 
 def _find_group(services: Services, exchange: Exchange, group_id: str) -> _Found:

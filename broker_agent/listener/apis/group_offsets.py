@@ -8,8 +8,9 @@ from typing import Final
 
 from regency.broker_agent.groups.api import NO_MEMBER, Caller, FetchedOffsets, OffsetResults
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.exchange import Building, Exchange, guarded
 from regency.broker_agent.listener.turns import FEW_ROWS
+from regency.broker_agent.steps import Steps
 from regency.kafka.codec import Message, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, Request
 from regency.kafka.groups.records import OffsetAndMetadata
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicPartition
@@ -22,6 +23,9 @@ _FETCH_WITH_ERROR: Final = 2
 _FETCH_WITH_STABLE: Final = 7
 _FETCH_WITH_GROUPS: Final = 8
 _NO_RETENTION: Final = -1
+PARTITIONS_PER_STEP: Final = 1_000
+GROUPS_PER_STEP: Final = 100
+"""Looked at before others have a turn."""
 
 
 # OffsetCommit
@@ -29,6 +33,10 @@ _NO_RETENTION: Final = -1
 
 def handle_commit(services: Services, exchange: Exchange) -> None:
     """Commit the offsets of partitions that there are; the rest is answered UNKNOWN_TOPIC_OR_PARTITION."""
+    exchange.change(_commit(services, exchange))
+
+
+def _commit(services: Services, exchange: Exchange) -> Steps[None]:
     request = exchange.request
     message, version = request.message, request.version
     now_ms = services.clock.wall_ms()
@@ -39,6 +47,8 @@ def handle_commit(services: Services, exchange: Exchange) -> None:
     for topic in message.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
+            if (len(known) + len(unknown)) % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield
             if not services.metadata.has_partition(partition):
                 unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -99,16 +109,22 @@ def handle_fetch(services: Services, exchange: Exchange) -> None:
     message, version = request.message, request.version
     stable = version >= _FETCH_WITH_STABLE and bool(message.require_stable)
     if version >= _FETCH_WITH_GROUPS:
-        found = [
-            (each.group_id, services.groups.fetch_offsets(each.group_id, _named(each.topics), require_stable=stable))
-            for each in message.groups
-        ]
-        _note_size(exchange, [offsets for _, offsets in found])
-        exchange.take(partial(_fetched_of_groups, version, found))
+        exchange.work(_fetch_of_groups(services, exchange, stable=stable))
         return
     offsets = services.groups.fetch_offsets(message.group_id, _named(message.topics), require_stable=stable)
     _note_size(exchange, [offsets])
     exchange.take(partial(_fetched, request, offsets))
+
+
+def _fetch_of_groups(services: Services, exchange: Exchange, *, stable: bool) -> Steps[Building]:
+    found: list[tuple[str, FetchedOffsets | ErrorCode]] = []
+    for each in exchange.request.message.groups:
+        offsets = services.groups.fetch_offsets(each.group_id, _named(each.topics), require_stable=stable)
+        found.append((each.group_id, offsets))
+        if len(found) % GROUPS_PER_STEP == 0:
+            yield
+    _note_size(exchange, [offsets for _, offsets in found])
+    return partial(_fetched_of_groups, exchange.request.version, found)
 
 
 def _note_size(exchange: Exchange, found: Iterable[FetchedOffsets | ErrorCode]) -> None:
@@ -222,7 +238,7 @@ def handle_delete(services: Services, exchange: Exchange) -> None:
     services.groups.delete_offsets(
         request.message.group_id,
         known,
-        lambda error, results: guarded(exchange, lambda: exchange.answer(_deleted(request, error, results))),
+        lambda error, results: guarded(exchange, lambda: exchange.take(partial(_deleted, request, error, results))),
     )
 
 

@@ -8,25 +8,36 @@ from typing import Final
 
 from regency.broker_agent.groups.api import DescribedGroup, ListedGroup
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.exchange import Exchange, guarded
+from regency.broker_agent.listener.exchange import Building, Exchange, guarded
 from regency.broker_agent.listener.turns import FEW_ROWS
+from regency.broker_agent.steps import Steps
 from regency.kafka.codec import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse, Message, Request
 from regency.model.kafka_errors import ErrorCode
 
 GROUP_OPERATIONS: Final = frozenset({3, 6, 8})
 """Read, delete, describe: all, as there is no authorizer."""
 CLASSIC: Final = "classic"
+GROUPS_PER_STEP: Final = 100
+"""Looked at before others have a turn."""
 _LIST_WITH_STATES: Final = 4
 _LIST_WITH_TYPES: Final = 5
 
 
 def handle_describe(services: Services, exchange: Exchange) -> None:
     """State and members of groups; one that is not there is Dead."""
+    exchange.work(_describe(services, exchange))
+
+
+def _describe(services: Services, exchange: Exchange) -> Steps[Building]:
     request = exchange.request
-    groups = [services.groups.describe(name) for name in request.message.groups]
+    groups: list[DescribedGroup] = []
+    for name in request.message.groups:
+        groups.append(services.groups.describe(name))
+        if len(groups) % GROUPS_PER_STEP == 0:
+            yield
     if sum(1 + len(group.members) for group in groups) > FEW_ROWS:
         exchange.is_large = True
-    exchange.take(partial(_described, request, groups))
+    return partial(_described, request, groups)
 
 
 def failure_of_describe(request: Request) -> Message:
@@ -106,6 +117,10 @@ def _listed(version: int, error: ErrorCode, groups: Iterable[ListedGroup]) -> Me
 
 def handle_delete(services: Services, exchange: Exchange) -> None:
     """Forget groups without members, with all that they have committed; answered when the last is gone."""
+    exchange.change(_delete(services, exchange))
+
+
+def _delete(services: Services, exchange: Exchange) -> Steps[None]:
     request = exchange.request
     names = list(dict.fromkeys(request.message.groups_names))
     results: dict[str, ErrorCode] = {}
@@ -113,12 +128,14 @@ def handle_delete(services: Services, exchange: Exchange) -> None:
     def respond(name: str, error: ErrorCode) -> None:
         results[name] = error
         if len(results) == len(names):
-            guarded(exchange, lambda: exchange.answer(_deleted(request.version, results)))
+            guarded(exchange, lambda: exchange.take(partial(_deleted, request.version, results)))
 
     if not names:
         exchange.answer(_deleted(request.version, {}))
-    for name in names:
+    for number, name in enumerate(names, 1):
         services.groups.delete_group(name, partial(respond, name))
+        if number % GROUPS_PER_STEP == 0:
+            yield
 
 
 def failure_of_delete(request: Request) -> Message:

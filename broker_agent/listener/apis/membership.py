@@ -172,7 +172,9 @@ def handle_leave(services: Services, exchange: Exchange) -> None:
     services.groups.leave(
         request.message.group_id,
         _leaving(request),
-        lambda error, outcome: guarded(exchange, lambda: exchange.answer(_left(request.version, error, outcome))),
+        lambda error, outcome: guarded(
+            exchange, lambda: exchange.take(partial(_left, request.version, error, outcome))
+        ),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
 
 from regency.broker_agent.listener.apis.services import Services
-from regency.broker_agent.listener.exchange import Exchange
+from regency.broker_agent.listener.exchange import Building, Exchange
 from regency.broker_agent.replication.api import ActiveProducer
 from regency.broker_agent.steps import Steps
 from regency.kafka.codec import DescribeProducersResponse, InitProducerIdResponse, Message, Request
@@ -68,7 +69,7 @@ def failure_of_describe(request: Request) -> Message:
     return _described(request.version, topics)
 
 
-def _describe(services: Services, request: Request) -> Steps[Message]:
+def _describe(services: Services, request: Request) -> Steps[Building]:
     topics: list[_Topic] = []
     for topic in request.message.topics:
         partitions: list[_Partition] = []
@@ -76,7 +77,7 @@ def _describe(services: Services, request: Request) -> Steps[Message]:
             partitions.append((number, services.replicas.active_producers(TopicPartition(topic.name, number))))
             yield
         topics.append((topic.name, partitions))
-    return _described(request.version, topics)
+    return partial(_described, request.version, topics)
 
 
 def _described(version: int, topics: list[_Topic]) -> Message:

@@ -354,6 +354,21 @@ def test_a_member_that_joins_while_its_group_is_deleted_begins_with_nothing() ->
     assert join.result.error is OK
 
 
+def test_a_group_that_had_members_again_before_it_was_deleted_is_what_the_log_says() -> None:
+    lab = Lab()
+    leave_empty(lab)
+    lab.is_holding = True
+    lab.delete()
+    lab.join()
+    lab.leave(*lab.member_ids())
+    lab.pass_time(DELAY_MS)
+    lab.finish_next()
+    lab.finish_next()
+    assert (lab.state(), lab.fetch()) == ("Empty", {})
+    lab.reload()
+    assert (lab.state(), lab.fetch()) == ("Empty", {})
+
+
 # Expiry
 
 

@@ -105,6 +105,36 @@ def test_a_group_does_not_wait_for_a_static_member_that_stays_away() -> None:
     assert parked.result.generation == 2 and away.member_id not in lab.member_ids()
 
 
+def test_a_rebalance_that_nobody_joined_in_time_is_looked_at_again() -> None:
+    lab = Lab()
+    long = {"session_ms": REBALANCE_MS * 5}
+    first, _, _ = lab.stable(3, static=True, **long)
+    lab.leave(("", "i2"))
+    lab.pass_time(REBALANCE_MS)
+    again = lab.join(first.member_id, "i0", **long)
+    lab.pass_time(REBALANCE_MS - 1)
+    assert again.is_waiting
+    lab.pass_time(1)
+    assert again.result.generation == 2
+
+
+def test_a_static_member_that_came_back_lives_as_long_as_its_session() -> None:
+    lab = Lab()
+    leader, _ = lab.stable(2, static=True)
+    lab.is_holding = True
+    again = lab.join(instance_id="i1")
+    for _ in range(3):
+        lab.pass_time(SESSION_MS // 2)
+        lab.heartbeat(leader.member_id, 1)
+    lab.finish_next()
+    assert again.result.error is ErrorCode.NONE
+    lab.pass_time(SESSION_MS - 1)
+    lab.heartbeat(leader.member_id, 1)
+    assert len(lab.member_ids()) == 2
+    lab.pass_time(1)
+    assert lab.member_ids() == [leader.member_id]
+
+
 def test_a_static_member_whose_return_changes_the_protocol_begins_a_rebalance() -> None:
     """staticMemberRejoinWithUnknownMemberIdAndChangeOfProtocol."""
     lab = Lab()
@@ -169,6 +199,31 @@ def test_a_rebalance_that_overtakes_the_storing_of_a_new_id_answers_the_join() -
     again = lab.join(instance_id="i1")
     lab.join(leader.member_id, "i0")
     assert again.result.generation == 2
+    lab.finish_next(ErrorCode.REQUEST_TIMED_OUT)
+    assert lab.heartbeat(again.result.member_id, 2, instance_id="i1") is ErrorCode.NONE
+
+
+def test_a_new_id_is_not_taken_back_while_the_group_rebalances() -> None:
+    lab = Lab()
+    leader, _, other = lab.stable(3, static=True)
+    lab.is_holding = True
+    again = lab.join(instance_id="i1")
+    lab.join(leader.member_id, "i0")
+    lab.finish_next(ErrorCode.REQUEST_TIMED_OUT)
+    assert again.is_waiting and lab.state() == "PreparingRebalance"
+    lab.join(other.member_id, "i2")
+    assert again.result.generation == 2
+
+
+def test_a_new_id_is_not_taken_back_in_a_later_generation() -> None:
+    lab = Lab()
+    leader, _ = lab.stable(2, static=True)
+    lab.is_holding = True
+    again = lab.join(instance_id="i1")
+    lab.join(leader.member_id, "i0")
+    lab.sync(leader.member_id, 2, {}, instance_id="i0")
+    lab.finish(lab.held.pop())
+    assert lab.state() == "Stable"
     lab.finish_next(ErrorCode.REQUEST_TIMED_OUT)
     assert lab.heartbeat(again.result.member_id, 2, instance_id="i1") is ErrorCode.NONE
 

@@ -194,6 +194,17 @@ def test_a_member_whose_first_join_was_answered_lives_as_long_as_its_session() -
     assert newcomer.result.member_id not in lab.member_ids() and lab.state() == "PreparingRebalance"
 
 
+def test_who_owed_a_sync_is_not_asked_for_it_in_the_next_rebalance() -> None:
+    lab = Lab()
+    leader, follower = lab.joined(2, session_ms=REBALANCE_MS * 3)
+    lab.pass_time(SESSION_MS)
+    lab.join(session_ms=REBALANCE_MS * 3)
+    lab.pass_time(REBALANCE_MS - 1)
+    assert lab.state() == "PreparingRebalance" and len(lab.member_ids()) == 3
+    lab.join(leader.member_id)
+    assert lab.join(follower.member_id).result.generation == 2
+
+
 def test_nobody_is_gone_where_all_have_asked_for_their_assignment_in_time() -> None:
     lab = Lab()
     (leader,) = lab.stable(session_ms=REBALANCE_MS * 2)
@@ -326,6 +337,14 @@ def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
     parked = lab.join()
     lab.leave(follower.member_id)
     assert (parked.result.error, parked.result.generation) == (ErrorCode.NONE, 3)
+
+
+def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_answered() -> None:
+    lab = Lab()
+    _, follower = lab.joined(2, static=True)
+    parked = lab.sync(follower.member_id, 1, instance_id="i1")
+    assert lab.leave(("", "i1")) == [ErrorCode.NONE]
+    assert parked.result == SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def test_a_rebalance_that_nobody_joins_waits_for_the_sessions_to_end() -> None:
