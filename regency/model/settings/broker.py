@@ -27,7 +27,7 @@ from regency.model.settings.keys import (
     Key,
 )
 from regency.model.settings.log_config import NEVER, LogConfig
-from regency.model.settings.values import INT_MAX, Number, Text, long
+from regency.model.settings.values import INT_MAX, Number, Real, Text, long
 
 _HOUR_MS = 3_600_000
 
@@ -306,6 +306,18 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = -1
     log_retention_check_interval_ms: Annotated[int, Key(long(1), "How often that is looked at.", "ms")] = 300_000
     log_cleanup_policy: Annotated[tuple[str, ...], Key(CLEANUP_POLICY, "What happens to old segments.")] = ("delete",)
+    log_cleaner_min_cleanable_ratio: Annotated[
+        float, Key(Real(0, 1), "Share of a log not cleaned yet above which it is cleaned.")
+    ] = 0.5
+    log_cleaner_min_compaction_lag_ms: Annotated[
+        int, Key(long(), "Age of a record below which no cleaning looks at it.", "ms")
+    ] = 0
+    log_cleaner_max_compaction_lag_ms: Annotated[
+        int, Key(long(1), "Age of a record by which its log is cleaned whatever its share is.", "ms")
+    ] = NEVER
+    log_cleaner_delete_retention_ms: Annotated[
+        int, Key(long(), "How long a record without value stays after the cleaning that found it.", "ms")
+    ] = 86_400_000
     log_index_size_max_bytes: Annotated[int, Key(Number(4), "Largest index of a segment.", "bytes")] = 10 << 20
     log_index_interval_bytes: Annotated[int, Key(NATURAL, "Bytes of log between two entries of an index.", "bytes")] = (
         4_096

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from regency.model.settings.values import Boolean, Kind, ListOf, Number, Real, ReplicaList, Text, long
+from regency.model.settings.values import LONG_MAX, Boolean, Kind, ListOf, Number, Real, ReplicaList, Text, long
 
 NO_LIMIT = "-1: without limit"
 SYSTEM_DEFAULT = "-1: the operating system's default"
@@ -71,10 +71,10 @@ TOPIC_KEYS: Final[dict[str, tuple[Kind, bool]]] = {
     "message.timestamp.type": (TIMESTAMP_TYPE, True),
     "compression.type": (COMPRESSION, True),
     "preallocate": (BOOLEAN, True),
-    "delete.retention.ms": (long(), False),
-    "min.cleanable.dirty.ratio": (Real(0, 1), False),
-    "min.compaction.lag.ms": (long(), False),
-    "max.compaction.lag.ms": (long(1), False),
+    "delete.retention.ms": (long(), True),
+    "min.cleanable.dirty.ratio": (Real(0, 1), True),
+    "min.compaction.lag.ms": (long(), True),
+    "max.compaction.lag.ms": (long(1), True),
     "message.format.version": (TEXT, False),
     "message.timestamp.difference.max.ms": (long(), False),
     "message.timestamp.before.max.ms": (long(), False),
@@ -88,7 +88,13 @@ TOPIC_KEYS: Final[dict[str, tuple[Kind, bool]]] = {
 }
 """Every key a topic may have: its type, and whether it has an effect, as the attribute of LogConfig named like it."""
 
+NO_COMPACTION: Final = "logs are not compacted yet"
+
 WITHOUT_EFFECT: Final[dict[str, tuple[object, str]]] = {
+    "delete.retention.ms": (86_400_000, NO_COMPACTION),
+    "min.cleanable.dirty.ratio": (0.5, NO_COMPACTION),
+    "min.compaction.lag.ms": (0, NO_COMPACTION),
+    "max.compaction.lag.ms": (LONG_MAX, NO_COMPACTION),
     "compression.type": ("producer", "batches stay as the producer compressed them"),
     "preallocate": (False, "files grow as records are written"),
 }
@@ -97,6 +103,10 @@ WITHOUT_EFFECT: Final[dict[str, tuple[object, str]]] = {
 TOPIC_KEY_OF: Final[dict[str, str]] = {
     "compression.type": "compression.type",
     "log.cleanup.policy": "cleanup.policy",
+    "log.cleaner.delete.retention.ms": "delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
     "log.flush.interval.messages": "flush.messages",
     "log.flush.interval.ms": "flush.ms",
     "log.index.interval.bytes": "index.interval.bytes",

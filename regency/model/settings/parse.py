@@ -13,7 +13,7 @@ from regency.model.settings.broker import KEYS, BrokerSettings
 from regency.model.settings.foreign import is_ignored, refusal
 from regency.model.settings.keys import TOPIC_KEY_OF, WITHOUT_EFFECT, Key
 from regency.model.settings.listeners import read_listeners
-from regency.model.settings.log_config import COMPACT, NEVER, NO_COMPACTION
+from regency.model.settings.log_config import NEVER
 from regency.model.settings.values import Problems, SettingsInvalid, format_value, nearest
 
 _HOUR_MS: Final = 3_600_000
@@ -24,6 +24,7 @@ _WITHOUT_END: Final = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "log.cleaner.max.compaction.lag.ms",
 )
 """Keys whose default is the greatest number there is, and is shown as that."""
 _SHORTEST_WATCHDOG_MS: Final = 5_000
@@ -150,8 +151,6 @@ def _check_together(settings: BrokerSettings, values: Mapping[str, object], prob
     if 0 < settings.regency_loop_watchdog_ms < _SHORTEST_WATCHDOG_MS:
         why = f"expected 0, or {_SHORTEST_WATCHDOG_MS} or more: work of some seconds is not a loop that hangs"
         problems.add("regency.loop.watchdog.ms", why)
-    if COMPACT in settings.log_cleanup_policy:
-        problems.add("log.cleanup.policy", NO_COMPACTION)
     if settings.regency_http_port == settings.regency_controller_http_port > 0:
         key = "regency.controller.http.port" if "regency.controller.http.port" in values else "regency.http.port"
         problems.add(key, "agent and controller need ports of their own, and both have this one")

@@ -70,10 +70,10 @@ def test_stored_values_that_cannot_be_used_are_not_in_force() -> None:
 
 def test_keys_without_effect_are_told_only_where_a_topic_has_them() -> None:
     without = by_name(describe_topic({}, layers()))
-    with_one = by_name(describe_topic({"delete.retention.ms": "1"}, layers()))
+    with_one = by_name(describe_topic({"local.retention.ms": "1"}, layers()))
 
     assert set(without) == {key for key, (_, has_effect) in TOPIC_KEYS.items() if has_effect}
-    assert with_one["delete.retention.ms"].value == "1"
+    assert with_one["local.retention.ms"].value == "1"
 
 
 def test_every_key_of_a_broker_is_told_and_a_secret_is_not() -> None:

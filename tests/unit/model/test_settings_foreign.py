@@ -9,7 +9,6 @@ import pytest
 from regency.model.settings import BrokerSettings
 from regency.model.settings.broker import KEYS
 from regency.model.settings.foreign import is_ignored, refusal
-from regency.model.settings.log_config import NO_COMPACTION
 
 Parse = Callable[[dict[str, str]], BrokerSettings]
 Refuse = Callable[[dict[str, str]], tuple[str, ...]]
@@ -69,10 +68,6 @@ def test_keys_of_what_is_not_there_are_ignored_with_a_warning(parse: Parse, key:
 def test_values_that_mean_something_else_than_in_kafka_are_pointed_out(parse: Parse) -> None:
     warnings = parse({"compression.type": "zstd"}).warnings
     assert [warning.split(":")[0] for warning in warnings] == ["compression.type"]
-
-
-def test_compaction_is_refused(refuse: Refuse) -> None:
-    assert refuse({"log.cleanup.policy": "compact,delete"}) == (f"log.cleanup.policy=compact,delete: {NO_COMPACTION}",)
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_descriptions_have_type_and_meaning_for_every_key() -> None:
     described = describe_settings()
     assert [setting.key for setting in described] == list(KEYS)
     for setting in described:
-        assert setting.type in ("int", "long", "boolean", "string", "list")
+        assert setting.type in ("int", "long", "double", "boolean", "string", "list")
         assert setting.doc[:1].isupper() or setting.doc.startswith(("user:", "`", "or "))
         assert setting.unit or not setting.key.endswith((".ms", ".bytes", ".hours", ".minutes", ".seconds"))
 
