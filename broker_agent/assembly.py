@@ -21,6 +21,7 @@ from regency.broker_agent.control.gate import read_office, registered_epoch
 from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.control.strays import Strays
+from regency.broker_agent.log.directories.log_cleaning import Cleaner, LogCleaning
 from regency.broker_agent.log.directories.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
@@ -75,6 +76,8 @@ class Adapters(msgspec.Struct, frozen=True):
     transport: MakeTransport
     disk: Disk
     new_uuid: Callable[[], UUID]
+    cleaner: Cleaner
+    """Compacts logs."""
     endpoints: Callable[[], tuple[Endpoint, ...]]
     """Where this agent can be reached, as it registers."""
     open_history: Callable[[], Callable[[IsrChange, IsrWritten], None]]
@@ -260,6 +263,7 @@ def _replica_manager(
         FetcherPool(settings, adapters.clock, registration.epoch, adapters.transport, logs.settle, throttles.follower),
         configs.of,
         throttles,
+        LogCleaning(logs, adapters.cleaner, adapters.clock, settings),
     )
 
 

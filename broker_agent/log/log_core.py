@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec
@@ -16,6 +17,7 @@ from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.producer_state import ProducerStates, remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.retention import must_roll
+from regency.broker_agent.log.segment_swap import SegmentSwap
 from regency.broker_agent.log.segments.checked_read import EpochSpan
 from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.segments.index_building import IndexBuilding
@@ -32,6 +34,8 @@ from regency.model.settings.log_config import LogConfig
 from regency.runtime.descriptors import is_shortage
 from regency.runtime.disk import Disk
 from regency.runtime.metrics.recent import RecentTimes
+
+logger = logging.getLogger(__name__)
 
 
 class LogServices(NamedTuple):
@@ -70,6 +74,8 @@ class LogParts(NamedTuple):
     """Whether it has just been made: not even its directory's name is on the disk."""
     is_recovered: bool
     """Whether the last shutdown was not clean: what was written before may not be on the disk."""
+    cleaned_to: Offset | None = None
+    """Up to where it has been compacted; None where it never was."""
 
 
 class Unsettled(NamedTuple):
@@ -85,6 +91,8 @@ class Unsettled(NamedTuple):
     """A checkpoint may have a recovery point above the log end: what is appended below would be believed."""
     start: bool = False
     """A checkpoint may have a log start above the log's own: what is appended below would be dropped."""
+    cleaned: bool = False
+    """A checkpoint may say that what is appended next has been compacted."""
 
 
 SETTLED = Unsettled()
@@ -127,6 +135,11 @@ class LogCore:
         self._log_start = parts.log_start
         self._log_end = parts.log_end
         self._high_watermark = parts.log_start
+        self.cleaned_to = parts.cleaned_to
+        """Up to where it has been compacted, not above the log end; None where it never was."""
+        self.cleaning: object | None = None
+        """What is under way to compact it; another object, or None, once that has been overtaken by something else."""
+        self._swap: SegmentSwap | None = None
         self._damage = KnownDamage(parts.topic_partition)
         self._snapshots_kept_from = parts.segments.first.base_offset
         self._checkpointed_recovery_point = parts.recovery_point
@@ -343,6 +356,7 @@ class LogCore:
         if known:
             write_snapshot(self._services.disk, self.directory, producers)
             snapshots = [each for each in snapshots if each != offset]
+        self._stop_cleaning()
         crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
@@ -358,7 +372,15 @@ class LogCore:
             start_lowered = offset < self._log_start
             self._log_end = self._log_start = self._high_watermark = offset
             point_lowered = self._flusher.restarts_at(offset)
-            self._unsettle(names=True, producers=known, epochs=has_epochs, point=point_lowered, start=start_lowered)
+            was_cleaned, self.cleaned_to = self.cleaned_to is not None, None
+            self._unsettle(
+                names=True,
+                producers=known,
+                epochs=has_epochs,
+                point=point_lowered,
+                start=start_lowered,
+                cleaned=was_cleaned,
+            )
 
     @_in_one
     def _cut(self, cut: Cut) -> None:
@@ -369,6 +391,9 @@ class LogCore:
         """
         above = [offset for offset in snapshot_offsets(self._services.disk, self.directory) if offset > cut.end]
         cut.segment.hold()
+        if self.cleaned_to is not None and self.cleaned_to > cut.end:
+            self.cleaned_to = cut.end
+            self._unsettle(cleaned=True)
         start_lowered = cut.end < self._log_start
         self._log_end = cut.end
         self._log_start = min(self._log_start, cut.end)
@@ -403,7 +428,7 @@ class LogCore:
     def _settle(self) -> None:
         """Have the disk know everything now, at the cost of some syncs: where no caller waited. Raises OSError."""
         self._settle_names()
-        if self.unsettled.point or self.unsettled.start:
+        if self.unsettled.point or self.unsettled.start or self.unsettled.cleaned:
             self.on_lowered(self.unsettled)
         self.unsettled = SETTLED
 
@@ -477,8 +502,24 @@ class LogCore:
 
         self._services.worker.submit(building.walk, done)
 
+    def _stop_cleaning(self) -> None:
+        """What is under way to compact the log must not reach it any more. Raises OSError.
+
+        A swap that has begun ends in between: names may not be on the disk then.
+        """
+        self.cleaning = None
+        swap, self._swap = self._swap, None
+        if swap is not None:
+            logger.info("%s: its compaction is broken off", self.topic_partition)
+            self._unsettle(names=True)
+            swap.interrupt()
+            self._services.trash.put(swap.removed, self.config.file_delete_delay_ms)
+
     def _give_up(self) -> None:
         """Use no file any more."""
+        self.cleaning = None
+        if self._swap is not None:
+            self._swap.give_up()
         self._buildings.clear()
         self._segments.close()
 

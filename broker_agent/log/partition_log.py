@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
+from regency.broker_agent.log.cleaning.job import Cleaned, CleaningJob, CleaningLimits, Source
 from regency.broker_agent.log.errors import CutNotPrepared, IndexInDoubt, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_state import (
@@ -27,10 +28,12 @@ from regency.broker_agent.log.producer_state import (
     write_snapshot,
 )
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
+from regency.broker_agent.log.segment_swap import Replacement, SegmentSwap
 from regency.broker_agent.log.segments.damage import CorruptFile
 from regency.broker_agent.log.segments.segment import Segment
 from regency.broker_agent.log.segments.segments import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.segments.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
+from regency.broker_agent.log.selection import ClosedSegment, Dirty, dirty_part
 from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import EpochEndOffset
 from regency.kafka.logfiles.checkpoints import CheckpointMalformed, format_partition_metadata, replace_file
@@ -271,6 +274,7 @@ class PartitionLog(LogCore):
         if offset <= self._log_start:
             self._restart_at(offset)
             return True
+        self._stop_cleaning()
         cut = self._segments.find_cut(offset)
         end = cut.end
         producers = self._producers.copy()
@@ -332,7 +336,7 @@ class PartitionLog(LogCore):
 
         `now_ms` is wall time. The log start rises before the first is gone. None of a log that is not settled.
         """
-        if not self.is_settled:
+        if not self.is_settled or self._swap is not None:
             return 0
         while True:
             facts = [
@@ -374,6 +378,105 @@ class PartitionLog(LogCore):
             raise doubt
         return checked_now
 
+    def dirty_part(self, now_ms: int) -> Dirty | None:
+        """What can be compacted now, and whether it is time; None where there is nothing. `now_ms` is wall time."""
+        closed = [
+            ClosedSegment(each.base_offset, upper, each.size, each.first_timestamp, each.max_timestamp)
+            for each, upper in self._segments.upper_bounds(self._log_end)
+            if each is not self._segments.active
+        ]
+        return dirty_part(
+            closed,
+            self.config,
+            log_start=self._log_start,
+            cleaned_to=self.cleaned_to,
+            stable=min(self._high_watermark, self.recovery_point),
+            now_ms=now_ms,
+        )
+
+    def begin_cleaning(self, dirty: Dirty, now_ms: int, limits: CleaningLimits) -> CleaningJob | None:
+        """What a cleaner has to do for that, which counts until `cleaning` is another; None where it has to wait."""
+        if not self.is_settled or self._swap is not None:
+            return None
+        sources = [
+            Source(segment.base_offset, segment.size) for segment in self._segments if segment.base_offset < dirty.end
+        ]
+        job = CleaningJob(
+            directory=str(self.directory),
+            segments=tuple(sources),
+            end=dirty.end,
+            first_dirty=dirty.first,
+            now_ms=now_ms,
+            delete_retention_ms=self.config.delete_retention_ms,
+            segment_bytes=self.config.segment_bytes,
+            segment_index_bytes=self.config.segment_index_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
+            map_bytes=limits.map_bytes,
+            load_factor=limits.load_factor,
+            buffer_bytes=limits.buffer_bytes,
+            bytes_per_second=limits.bytes_per_second,
+            producers=self._producers.last_batches(),
+        )
+        self.cleaning = job
+        return job
+
+    @_on_disk
+    def end_cleaning(self, job: CleaningJob, cleaned: Cleaned, then: Callable[[], None]) -> None:
+        """Take in what a cleaner has made of `job`; `then` is called when the log is that, at once or later.
+
+        It is not called where the log was cut off, closed or lost meanwhile. Nothing is taken in where segments that
+        were cleaned are gone, as retention removes them: then `then` is called too.
+        """
+        if self.cleaning is not job:
+            return
+        replacements = self._replacements(cleaned)
+        if replacements is None:
+            self.cleaning = None
+            then()
+            return
+
+        def done(error: OSError | None) -> None:
+            if self._swap is not swap:
+                return
+            self._swap = self.cleaning = None
+            self._services.trash.put(swap.removed, self.config.file_delete_delay_ms)
+            if error is not None:
+                self.home.fail(error)
+                return
+            crash_point("log.compaction.before_end")
+            self.cleaned_to = cleaned.end
+            then()
+
+        def make(base: Offset, suffix: str) -> Segment:
+            now_ms = self._services.clock.wall_ms()
+            return Segment(self.directory, base, self.config, self._services.files, now_ms, self._doubted, suffix)
+
+        swap = SegmentSwap(self._segments, replacements, make, self._services.disk, self._services.worker, done)
+        self._swap = swap
+        if replacements:
+            swap.begin()
+        else:
+            done(None)
+
+    def _replacements(self, cleaned: Cleaned) -> list[Replacement] | None:
+        """The segments that are to be replaced, by what replaces them; None where one is gone, or is another."""
+        by_base = {segment.base_offset: segment for segment in self._segments}
+        job = self.cleaning
+        assert isinstance(job, CleaningJob)
+        sizes = {source.base: source.size for source in job.segments}
+        found = []
+        for each in cleaned.segments:
+            sources = [by_base[base] for base in each.sources if base in by_base]
+            if [source.size for source in sources] != [sizes[base] for base in each.sources]:
+                return None
+            found.append(Replacement(each.base, sources))
+        return found
+
+    @_on_disk
+    def stop_cleaning(self) -> None:
+        """Break off what is under way to compact the log: it is closed, or its settings have changed."""
+        self._stop_cleaning()
+
     @_on_disk
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
@@ -393,7 +496,7 @@ class PartitionLog(LogCore):
     @_on_disk
     def take_over(self, other: PartitionLog) -> None:
         """Know whatever `other` knows, which holds the same records up to the same end: epochs without records too,
-        producers whose batches are gone, the high watermark, the topic id.
+        producers whose batches are gone, the high watermark, the topic id, up to where it is compacted.
         """
         if other.log_end_offset != self._log_end:
             raise ValueError(f"{self.directory} ends at {self._log_end}, {other.directory} at {other.log_end_offset}")
@@ -403,6 +506,7 @@ class PartitionLog(LogCore):
         self._epochs.take(other.epoch_entries)
         self._epochs.truncate_from_start(self._log_start)
         self._producers = other._producers.copy()
+        self.cleaned_to = other.cleaned_to
         crash_point("log.take_over.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
         self.set_high_watermark(other.high_watermark)

@@ -165,6 +165,13 @@ class ProducerStates:
             same.batches.append(batch)
         return states, max(0, len(found) - most)
 
+    def last_batches(self) -> dict[int, tuple[Offset, int]]:
+        """Of every producer the last offset of its data, -1 where none is known, and its epoch."""
+        return {
+            producer_id: (producer.batches[-1].last_offset if producer.batches else Offset(-1), producer.epoch)
+            for producer_id, producer in self._producers.items()
+        }
+
     def copy(self) -> ProducerStates:
         """The same states, which change on their own from now on."""
         copied = ProducerStates()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.producer_state import ProducerStates, restore
@@ -32,6 +32,7 @@ from regency.kafka.logfiles.file_names import (
     TIME_INDEX,
     TMP,
     TXN_INDEX,
+    offset_file,
     parse_offset_file,
 )
 from regency.kafka.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, batch_size, crc_matches, iter_batches
@@ -57,6 +58,7 @@ class FoundLog(NamedTuple):
     log_start: Offset
     whole: bool = False
     """Whether all that was written before is there yet, synced or not: only the process has ended."""
+    cleaned_to: Offset | None = None
 
 
 def open_log(disk: Disk, found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
@@ -149,6 +151,7 @@ class _Opening:
             recovery_point=synced,
             is_new=False,
             is_recovered=not self._trusts_files,
+            cleaned_to=self._cleaned_to(log_end),
         )
 
     def _log_start(self, segments: Sequence[Segment], log_end: Offset) -> Offset:
@@ -177,6 +180,11 @@ class _Opening:
             )
         return begin
 
+    def _cleaned_to(self, log_end: Offset) -> Offset | None:
+        """None also where the checkpoint names what is not there: all is looked at again."""
+        cleaned_to = self._found.cleaned_to
+        return cleaned_to if cleaned_to is not None and cleaned_to <= log_end else None
+
     def _epochs_begin(self, otherwise: Offset) -> Offset:
         """Where the first leader epoch begins by its file; `otherwise` where that does not say."""
         try:
@@ -187,20 +195,56 @@ class _Opening:
 
     def _tidy(self) -> list[Offset]:
         """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""
+        self._finish_swaps()
         names = self._disk.names_in(self._directory)
         bases = [parsed[0] for parsed in map(parse_offset_file, names) if parsed and parsed[1] == LOG]
         for name in names:
-            if name.endswith(LOG + SWAP):
-                raise LogDirInvalid(
-                    self._directory.parent,
-                    f"{self._directory / name} was left by a Kafka broker that stopped while it compacted",
-                    hint="Start and stop that broker once, so that it finishes.",
-                )
             parsed = parse_offset_file(name)
             is_lone_index = parsed and parsed[1] in (INDEX, TIME_INDEX, TXN_INDEX) and parsed[0] not in bases
             if is_lone_index or name.endswith((DELETED, CLEANED, TMP, SWAP)):
                 self._disk.remove(self._directory / name)
         return sorted(bases)
+
+    def _finish_swaps(self) -> None:
+        """Put cleaned segments in the place of those they were made from, where all of them are whole.
+
+        They are once no `.cleaned` one is left; those below the lowest are of a swap of their own (Kafka splits
+        segments so). What a swap replaces begins within it: its last batch is always kept.
+        """
+        names = self._disk.names_in(self._directory)
+        bases = {suffix: _bases_of(names, suffix) for suffix in (LOG, LOG + SWAP)}
+        unfinished = [parsed[0] for parsed in (_parse_suffixed(name, CLEANED) for name in names) if parsed]
+        swapped = [base for base in bases[LOG + SWAP] if not unfinished or base < min(unfinished)]
+        if not swapped:
+            return
+        crash_point("log.recovery.before_swap")
+        for base in swapped:
+            end = self._end_of(base)
+            replaced = [each for each in bases[LOG] if each == base or base < each < end]
+            logger.info("%s: segments %s are replaced by a compacted one from %d on", self._directory, replaced, base)
+            for each in replaced:
+                for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                    self._disk.remove(offset_file(self._directory, each, suffix), missing_ok=True)
+        crash_point("log.recovery.before_swap_sync")
+        self._disk.sync_path(self._directory)
+        for base in swapped:
+            for suffix in (INDEX, TIME_INDEX, TXN_INDEX, LOG):
+                swap = offset_file(self._directory, base, suffix + SWAP)
+                if self._disk.exists(swap):
+                    crash_point("log.recovery.before_swap_rename")
+                    self._disk.rename(swap, offset_file(self._directory, base, suffix))
+        self._disk.sync_path(self._directory)
+
+    def _end_of(self, base: Offset) -> Offset:
+        """Where the batches of a `.swap` segment end."""
+        segment = Segment(self._directory, base, self._config, self._files, self._now_ms, build_at_once, SWAP)
+        segment.size = segment.log.size()
+        end = base
+        with suppress(CorruptBatch):  # it was whole: what has befallen it since is found when it is loaded
+            for _, header in segment.headers():
+                end = header.next_offset
+        segment.close()
+        return end
 
     def _load_segments(self, bases: list[Offset]) -> tuple[list[Segment], Offset]:
         """Segments up to the first damage, and the offset they end at."""
@@ -337,6 +381,16 @@ class _Opening:
         except CheckpointMalformed as error:
             logger.warning("%s: the topic id is not known until the controller says it: %s", self._directory, error)
             return ZERO_TOPIC_ID
+
+
+def _bases_of(names: Sequence[str], suffix: str) -> list[Offset]:
+    """Base offsets of the files whose names end so, rising."""
+    found = [parse_offset_file(name.removesuffix(suffix) + LOG) for name in names if name.endswith(suffix)]
+    return sorted(parsed[0] for parsed in found if parsed)
+
+
+def _parse_suffixed(name: str, suffix: str) -> tuple[Offset, str] | None:
+    return parse_offset_file(name.removesuffix(suffix)) if name.endswith(suffix) else None
 
 
 def _is_stale(chain: Segments, on_file: Sequence[EpochEntry]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.selection import is_compacted
 from regency.kafka.record_batch import BatchHeader
 from regency.model.ids import Offset, TopicPartition
 from regency.model.settings.log_config import LogConfig
@@ -64,6 +65,7 @@ def must_roll(
 ) -> bool:
     """Whether `batch` begins a new segment: the active one is too large, too old or its indexes are full.
 
+    A compacted log rolls by max.compaction.lag.ms too: what is in the active segment is not cleaned.
     Age is the distance of record timestamps where both have one, else wall time since the segment was opened.
     """
     if active.size + batch.size > config.segment_bytes or active.is_index_full:
@@ -74,7 +76,8 @@ def must_roll(
         waited = batch.max_timestamp - active.first_timestamp
     else:
         waited = now_ms - active.created_ms
-    return waited > config.segment_ms - roll_jitter_ms(config, partition, active.base_offset)
+    longest = min(config.segment_ms, config.max_compaction_lag_ms) if is_compacted(config) else config.segment_ms
+    return waited > longest - roll_jitter_ms(config, partition, active.base_offset)
 
 
 def roll_jitter_ms(config: LogConfig, partition: TopicPartition, base_offset: Offset) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from regency.broker_agent.log.directories.log_cleaning import LogCleaning
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
@@ -65,8 +66,11 @@ class ReplicaManager:
         fetchers: FetcherPool,
         topic_config: Callable[[str], LogConfig],
         throttles: Throttles | None = None,
+        cleaning: LogCleaning | None = None,
     ) -> None:
-        """Without `throttles` nothing is held back but moves between directories, as the settings say."""
+        """Without `throttles` nothing is held back but moves between directories, as the settings say; without
+        `cleaning` nothing is compacted.
+        """
         throttles = throttles or unlimited(settings)
         self._hosting = HostedPartitions(broker_id, settings, logs, clock, timer, peers, topic_config)
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
@@ -78,6 +82,8 @@ class ReplicaManager:
         self._fetchers = fetchers
         self._moves = DirectoryMoves(self._hosting, throttles.moves)
         self._complete = False
+        self.cleaning = cleaning
+        """Which log is compacted."""
         self._schedule = self._make_schedule(settings)
         self._wake_for_schedule()
 
@@ -289,6 +295,9 @@ class ReplicaManager:
         schedule.every(
             settings.producer_id_expiration_check_interval_ms, lambda _: logs.expire_producers(clock.wall_ms())
         )
+        if self.cleaning is not None:
+            make_due = schedule.every(settings.log_cleaner_backoff_ms, self.cleaning.look)
+            self.cleaning.wake = lambda: self._do_soon(make_due)
         looks_ms = settings.log_flush_scheduler_interval_ms
         schedule.every(FLUSH_LOOKS_MS if looks_ms == NEVER else looks_ms, lambda _: logs.flush_dirty_logs())
         schedule.every(max(1_000, settings.log_segment_delete_delay_ms), lambda _: logs.remove_deleted_files())
@@ -297,6 +306,10 @@ class ReplicaManager:
             settings.log_flush_start_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_log_start_offsets()
         )
         return schedule
+
+    def _do_soon(self, make_due: Callable[[], None]) -> None:
+        make_due()
+        self._hosting.wake_by(self._hosting.clock.monotonic_ms())
 
     def _wake_for_schedule(self) -> None:
         due_ms = self._schedule.next_due_ms

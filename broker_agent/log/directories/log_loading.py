@@ -84,6 +84,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
         found = found._replace(traces=read_traces(directory, marker=clean))
         recovery_points = directory.read_checkpoint(directory.recovery_points)
         log_starts = directory.read_checkpoint(directory.log_start_offsets)
+        cleaned = directory.read_checkpoint(directory.cleaner_offsets)
         for name in disk.names_in(directory.path):
             path = directory.path / name
             if not disk.is_directory(path):
@@ -95,7 +96,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
             if partition is not None:
                 point, start = recovery_points.get(partition, Offset(0)), log_starts.get(partition, Offset(0))
                 logs = found.logs if future is None else found.futures
-                logs.append(FoundLog(partition, path, clean, point, start))
+                logs.append(FoundLog(partition, path, clean, point, start, cleaned_to=cleaned.get(partition)))
             elif directory_kind(path.name) is DirectoryKind.DELETE:
                 found.deleted.append(path)
             elif directory_kind(path.name) is not DirectoryKind.STRAY:

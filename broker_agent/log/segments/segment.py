@@ -48,7 +48,9 @@ class Segment:
         files: OpenFiles,
         now_ms: int,
         on_doubt: Callable[[Segment, str], None],
+        suffix: str = "",
     ) -> None:
+        """`suffix` is what the names of its files have behind them while it is none of the log's."""
         self.base_offset = base_offset
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
@@ -57,12 +59,14 @@ class Segment:
         """Greatest timestamp of the first batch, by which the segment ages; -1 while it is empty or unread."""
         self.created_ms = now_ms
         self.index_interval_bytes = config.index_interval_bytes
-        self.log = LogFile(offset_file(directory, base_offset, LOG), files)
+        self.log = LogFile(offset_file(directory, base_offset, LOG + suffix), files)
         self.offsets = OffsetIndex(
-            LogFile(offset_file(directory, base_offset, INDEX), files), base_offset, config.segment_index_bytes
+            LogFile(offset_file(directory, base_offset, INDEX + suffix), files), base_offset, config.segment_index_bytes
         )
         self.times = TimeIndex(
-            LogFile(offset_file(directory, base_offset, TIME_INDEX), files), base_offset, config.segment_index_bytes
+            LogFile(offset_file(directory, base_offset, TIME_INDEX + suffix), files),
+            base_offset,
+            config.segment_index_bytes,
         )
         self._bytes_since_index = 0
         self._positions: dict[int, int] = {}

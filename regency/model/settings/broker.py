@@ -306,6 +306,27 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = -1
     log_retention_check_interval_ms: Annotated[int, Key(long(1), "How often that is looked at.", "ms")] = 300_000
     log_cleanup_policy: Annotated[tuple[str, ...], Key(CLEANUP_POLICY, "What happens to old segments.")] = ("delete",)
+    log_cleaner_enable: Annotated[bool, Key(BOOLEAN, "Compact logs whose cleanup.policy has `compact`.")] = True
+    log_cleaner_dedupe_buffer_size: Annotated[
+        int,
+        Key(
+            long(1 << 20),
+            "Memory for the keys of one cleaning, 24 bytes each; where it is full, a log is cleaned in several goes.",
+            "bytes",
+        ),
+    ] = 128 << 20
+    log_cleaner_io_buffer_load_factor: Annotated[
+        float, Key(Real(0.1, 1), "How full that memory may be: fuller takes more keys and longer.")
+    ] = 0.9
+    log_cleaner_io_buffer_size: Annotated[int, Key(Number(1 << 16), "Bytes that are cleaned at a time.", "bytes")] = (
+        4 << 20
+    )
+    log_cleaner_io_max_bytes_per_second: Annotated[
+        int, Key(long(1), "Most that cleanings read and write.", "bytes/s")
+    ] = NEVER
+    log_cleaner_backoff_ms: Annotated[
+        int, Key(long(1), "How often it is looked for a log to clean while there is none.", "ms")
+    ] = 15_000
     log_cleaner_min_cleanable_ratio: Annotated[
         float, Key(Real(0, 1), "Share of a log not cleaned yet above which it is cleaned.")
     ] = 0.5

@@ -16,8 +16,8 @@ from regency.model.errors import RegencyError
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.broker import KEYS
 from regency.model.settings.foreign import is_ignored, refusal
-from regency.model.settings.keys import NO_COMPACTION, TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
-from regency.model.settings.log_config import COMPACT, NEVER, LogConfig, applicable_log_config
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
+from regency.model.settings.log_config import NEVER, LogConfig, applicable_log_config
 from regency.model.settings.values import Kind, ListOf, Problems, ReplicaList, format_value, nearest
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -142,10 +142,6 @@ def without_effect(config: Mapping[str, str]) -> list[str]:
     for key, (harmless, instead) in WITHOUT_EFFECT.items():
         if key in config and config[key].strip() != format_value(harmless):
             said.append(f"{key}: {instead}")
-    policy = [element.strip() for element in config.get("cleanup.policy", "").split(",")]
-    if COMPACT in policy:
-        instead = "retention removes records" if "delete" in policy else "records are kept for ever"
-        said.append(f"cleanup.policy={','.join(policy)}: {NO_COMPACTION}; {instead} meanwhile")
     return said
 
 

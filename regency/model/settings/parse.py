@@ -24,6 +24,7 @@ _WITHOUT_END: Final = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.max.compaction.lag.ms",
 )
 """Keys whose default is the greatest number there is, and is shown as that."""

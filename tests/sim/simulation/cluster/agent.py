@@ -42,7 +42,7 @@ from regency.runtime.grpc.channels import ControllerClient, Dial, RenewedChannel
 from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.channels import CONTROL, KAFKA, ControlAsked, dialing, endpoints_of, host_of
 from simulation.cluster.controller import SimShutdown
-from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, driven
+from simulation.cluster.edges import SimCleaner, SimLoop, SimTimer, SimWorker, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.judging.invariants import broken
 from simulation.kernel.scheduler import Process, Scheduler
@@ -306,6 +306,7 @@ class SimAgent:
             transport=lambda spec, deliver: SimTransport(scheduler, self._network, process, self._host, spec, deliver),
             disk=disk,
             new_uuid=partial(new_uuid, scheduler),
+            cleaner=SimCleaner(scheduler, process, self._loop, disk),
             endpoints=lambda: endpoints_of(self.broker_id),
             open_history=lambda: lambda change, written: None,
             recovery_threads=0,
