@@ -44,6 +44,8 @@ class ProduceResult(msgspec.Struct, frozen=True):
     log_append_time_ms: int = -1
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Numbers of records in the batch, and what is wrong with them (KIP-467)."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True):

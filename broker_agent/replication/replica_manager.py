@@ -13,6 +13,7 @@ from pathlib import Path
 from regency.broker_agent.log.directories.log_cleaning import LogCleaning
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.ports import IsrStore, Peers, Timer
+from regency.broker_agent.log.selection import is_compacted
 from regency.broker_agent.replication.api import (
     AppliedState,
     DeletedRecords,
@@ -107,6 +108,10 @@ class ReplicaManager:
         """
         with self._hosting.completions:
             self._produce.append(acks, timeout_ms, batches, respond)
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether a topic takes only records with keys."""
+        return is_compacted(self._hosting.topic_config(topic))
 
     def fetch(
         self,

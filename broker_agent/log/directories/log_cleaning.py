@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -37,6 +37,13 @@ class Cleaner(Protocol):
         ...
 
 
+class UncleanableIn(NamedTuple):
+    """Logs of a directory that are not cleaned any more, and the dirty bytes in them."""
+
+    partitions: int
+    size_bytes: int
+
+
 class CleaningCounts:
     """What the last cleanings were like. Percent and milliseconds, as Kafka counts."""
 
@@ -54,13 +61,8 @@ class CleaningCounts:
         """Monotonic time of the last look."""
         self.deaths = 0
         """Since the cleaner last ended a cleaning."""
-
-
-class UncleanableIn(NamedTuple):
-    """Logs of a directory that are not cleaned any more, and the dirty bytes in them."""
-
-    partitions: int
-    size_bytes: int
+        self.uncleanable: Mapping[Path, UncleanableIn] = {}
+        """By log directory, as of the last look."""
 
 
 class _Running(NamedTuple):
@@ -75,6 +77,7 @@ class LogCleaning:
 
     def __init__(self, logs: LogManager, cleaner: Cleaner, clock: Clock, settings: BrokerSettings) -> None:
         self.counts = CleaningCounts()
+        self.counts.looked_ms = clock.monotonic_ms()
         self.wake: Callable[[], None] = lambda: None
         self._logs = logs
         self._cleaner = cleaner
@@ -97,9 +100,7 @@ class LogCleaning:
         """The log that is being cleaned."""
         return self._running.log.topic_partition if self._running else None
 
-    def uncleanable(self) -> dict[Path, UncleanableIn]:
-        """By log directory."""
-        now_ms = self._clock.wall_ms()
+    def _count_uncleanable(self, now_ms: int) -> dict[Path, UncleanableIn]:
         found = {logs.directory.path: UncleanableIn(0, 0) for logs in self._logs.directories}
         for log in self._uncleanable:
             if self._is_held(log):
@@ -118,6 +119,7 @@ class LogCleaning:
         if not self._is_enabled or self._running is not None:
             return
         now_ms = self._clock.wall_ms()
+        self.counts.uncleanable = self._count_uncleanable(now_ms)
         best: tuple[Dirty, PartitionLog] | None = None
         most, delay_ms = 0.0, 0
         for log in self._compacted():

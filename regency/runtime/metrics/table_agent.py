@@ -65,6 +65,31 @@ FLUSHES = MetricName(
 )
 
 
+def _cleaner(name: str, explained: str) -> MetricName:
+    return MetricName("kafka.log", "LogCleaner", name, _GAUGE, explained)
+
+
+CLEANER_MAP = _cleaner("max-buffer-utilization-percent", "How full the map of keys was in the last cleaning.")
+CLEANER_RECOPY = _cleaner("cleaner-recopy-percent", "Share of its log that the last cleaning wrote again.")
+CLEANER_TIME = _cleaner("max-clean-time-secs", "How long the last cleaning took.")
+CLEANER_DELAY = _cleaner("max-compaction-delay-secs", "By how long a log is past max.compaction.lag.ms.")
+CLEANER_DEAD = _cleaner("DeadThreadCount", "1 while the process that compacts logs died at the last one, else 0.")
+
+
+def _cleaner_manager(name: str, explained: str, labels: tuple[str, ...] = ()) -> MetricName:
+    return MetricName("kafka.log", "LogCleanerManager", name, _GAUGE, explained, labels)
+
+
+CLEANER_DIRTY = _cleaner_manager("max-dirty-percent", "Largest share of a log that is not compacted and could be.")
+CLEANER_LOOKED = _cleaner_manager("time-since-last-run-ms", "Time since it was last looked for a log to compact.")
+UNCLEANABLE = _cleaner_manager(
+    "uncleanable-partitions-count",
+    "Logs that are not compacted any more until the broker is started again: its log says why.",
+    ("logDirectory",),
+)
+UNCLEANABLE_BYTES = _cleaner_manager("uncleanable-bytes", "What could be compacted in these.", ("logDirectory",))
+
+
 def _traffic(name: str, explained: str, labels: tuple[str, ...] = ()) -> MetricName:
     return MetricName("kafka.server", "BrokerTopicMetrics", name, _COUNTER, explained, labels)
 
@@ -194,6 +219,9 @@ DIRECTORY_USABLE = own(
     "Bytes this process can still write to that volume, as measured for the scrape before.",
     ("directory",),
 )
+CLEANINGS = own("regency_log_cleanings", _COUNTER, "Times a log was compacted.")
+CLEANED_READ = own("regency_log_cleaning_read_bytes", _COUNTER, "Bytes of record batches that cleanings have read.")
+CLEANED_WRITTEN = own("regency_log_cleaning_written_bytes", _COUNTER, "Bytes that they have written.")
 CONTROLLER_EPOCH = own("regency_controller_epoch_seen", _GAUGE, "Newest controller epoch that this agent has seen.")
 BROKER_EPOCH = own("regency_broker_epoch", _GAUGE, "Epoch of this broker's registration; -1 before the first.")
 LOOP_LAG = own(

@@ -50,6 +50,10 @@ class FakeReplicas:
         self.alter_errors: dict[TopicPartition, ErrorCode] = {}
         self.deleted: dict[TopicPartition, DeletedRecords] = {}
         self.deletions: list[tuple[int, dict[TopicPartition, Offset]]] = []
+        self.compacted: set[str] = set()
+
+    def is_compacted(self, topic: str) -> bool:
+        return topic in self.compacted
 
     def end(self, key: TopicPartition) -> int:
         return sum(count for count, _ in self.logs[key])

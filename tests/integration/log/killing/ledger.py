@@ -19,6 +19,8 @@ class Held:
         self.batches: dict[int, Batch] = {}
         self.is_emptied = False
         """Whether it may also be empty, wherever it begins."""
+        self.is_compacted = False
+        """Whether of each key no more than the last record has to be there."""
 
     def append(self, batches: list[Batch]) -> None:
         self.least_end = self.end = batches[0].base
@@ -92,6 +94,8 @@ class Ledger:
                 self.logs[name].append([each for data in line["batches"] for each in Batch.all_in(bytes.fromhex(data))])
             case "cut":
                 self.logs[name].cut(line["offset"])
+            case "compact":
+                self.logs[name].is_compacted = True
             case "lose":
                 self.logs[name].least_end = line["offset"]
             case "start over":
