@@ -127,28 +127,31 @@ def test_every_replica_keeps_the_last_record_of_every_key(compacting: Cluster, e
     count = table.assert_is_read_back()
     assert count < 30_000 / 2
     for leader in (1, 2, 3):  # what each of them has is the same table
-        compacting.kill(leader)
-        eventually(lambda: led_by_another(compacting, leader), within=30)
+        kill(compacting, leader, eventually)
         table.assert_is_read_back()
         compacting.restart(leader)
         compacting.wait_healthy(60)
 
 
-def led_by_another(cluster: Cluster, than: int) -> bool:
+def leader_of(cluster: Cluster) -> int:
     leadership = cluster.snapshot().partitions[Partition("t", 0)].leadership
-    return leadership is not None and leadership.leader not in (than, -1)
+    return -1 if leadership is None else leadership.leader
+
+
+def kill(cluster: Cluster, broker: int, eventually: Callable[..., Any]) -> None:
+    """And wait until another broker leads."""
+    cluster.kill(broker)
+    eventually(lambda: leader_of(cluster) not in (broker, -1), within=30)
 
 
 def test_leaders_that_die_while_they_compact_lose_nothing(compacting: Cluster, eventually: Callable[..., Any]) -> None:
     table = Table(compacting)
     for _ in range(4):
         table.write(8_000)
-        leadership = compacting.snapshot().partitions[Partition("t", 0)].leadership
-        assert leadership is not None
-        compacting.kill(leadership.leader)
-        eventually(lambda: led_by_another(compacting, leadership.leader), within=30)
+        leader = leader_of(compacting)
+        kill(compacting, leader, eventually)
         table.write(1_000)
-        compacting.restart(leadership.leader)
+        compacting.restart(leader)
         compacting.wait_healthy(60)
 
     table.assert_is_read_back()
@@ -159,9 +162,13 @@ def test_leaders_that_die_while_they_compact_lose_nothing(compacting: Cluster, e
 
 def test_records_without_key_are_refused_one_by_one(compacting: Cluster) -> None:
     refused: list[str] = []
+
+    def delivered(error: Any, _message: Any) -> None:
+        refused.append(error.name() if error else "")
+
     producer = Producer({"bootstrap.servers": compacting.bootstrap_servers, "linger.ms": 200, "retries": 0})
     for key in (b"a", None, b"b"):
-        producer.produce("t", key=key, value=b"v" * 10, on_delivery=lambda error, _: refused.append(error.name() if error else ""))
+        producer.produce("t", key=key, value=b"v" * 10, on_delivery=delivered)
     producer.flush(30)
 
     assert refused == ["INVALID_RECORD"] * 3

@@ -149,8 +149,10 @@ class Broker:
         base = self.log(partition).log_end_offset
         return make_keyed_batch(keys, base, epoch, 9, sequence, self.clock.wall_ms())
 
-    def compact(self, partition: TopicPartition, jobs: int | None = None) -> None:
-        """Clean the log, and swap what was cleaned, as far as so many jobs of the worker get, or to the end."""
+    def compact(self, partition: TopicPartition, jobs: int | None = None, cut: int | None = None) -> None:
+        """Clean the log and swap what was cleaned: to the end, or as far as so many jobs of the worker get, which does
+        nothing more then. The log may be cut off at `cut` after that.
+        """
         log = self.log(partition)
         self.manager.set_configs({partition.topic: COMPACTED})
         self.commit(partition)
@@ -158,16 +160,24 @@ class Broker:
         now_ms = self.clock.wall_ms()
         dirty = log.dirty_part(now_ms)
         assert dirty is not None
-        with self._doing("compact", partition) as done:
+        over: list[bool] = []
+        with self._doing("compact", partition):
             job = log.begin_cleaning(dirty, now_ms, CleaningLimits(1 << 20, 0.9, 4096, 1 << 40))
             assert job is not None
             cleaned = all_steps(clean(job, OsDisk()))
-            log.end_cleaning(job, cleaned, lambda: done.update(over=True))
+            assert cleaned.segments
+            if cut is not None and not log.prepare_cut(Offset(cut)):
+                self.settle(partition)
+                self.worker.work_off()
+            log.end_cleaning(job, cleaned, lambda: over.append(True))
             self.worker.work_off(jobs)
             self.worker.is_slow = jobs is not None
-        self.worker.is_slow = False
+        if cut is not None:
+            with self._doing("cut", partition, offset=cut):
+                log.truncate_to(Offset(cut))
+            self.worker.is_slow = False
         if jobs is None:
-            assert "over" in done, "the swap came to its end"
+            assert over, "the swap came to its end"
             home = self.manager.directory(log.home.path)
             assert home is not None
             home.write_cleaned_later()

@@ -142,12 +142,10 @@ def compacting(broker: Broker) -> None:
     broker.lead(FLIGHTS, 2)
     broker.produce_keyed(FLIGHTS, 2, *["a b c", "d e f"] * 6)
     for jobs in (0, 1, 2):
-        broker.compact(FLIGHTS, jobs)
-        end = broker.log(FLIGHTS).log_end_offset
-        broker.cut(FLIGHTS, end - 4)
+        broker.compact(FLIGHTS, jobs, cut=broker.log(FLIGHTS).log_end_offset - 14)
         broker.settle(FLIGHTS)
         broker.lead(FLIGHTS, 3 + jobs)
-        broker.produce_keyed(FLIGHTS, 3 + jobs, *["a i b", "b c d", "e f"] * 5)
+        broker.produce_keyed(FLIGHTS, 3 + jobs, *["a i b", "b c d", "e f"] * 7)
     for jobs in (0, 1, 2):
         broker.compact(FLIGHTS, jobs)
         broker.lose_power()
