@@ -54,8 +54,8 @@ class JobChild:
             answer = await self._ask(job)
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
         except (OSError, asyncio.IncompleteReadError) as error:
-            logger.warning("%s: no answer: %r", self._command[-1], error)
-            await self.stop_process()
+            status = await self.stop_process()
+            logger.warning("%s ended (status %s) without an answer: %r", self._command[-1], status, error)
         self._post(lambda: done(answer))
 
     async def _ask(self, job: bytes) -> bytes:
@@ -76,14 +76,14 @@ class JobChild:
             self._process.stdin.close()
         self._process = None
 
-    async def stop_process(self) -> None:
-        """Kill the process, if there is one: what it was at is begun again some time. Harmless twice."""
+    async def stop_process(self) -> int | None:
+        """Kill the process, if there is one: what it was at is begun again some time. Its status. Harmless twice."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return None
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        return await process.wait()
 
     async def stop(self) -> None:
         """The same, and no answer comes any more."""

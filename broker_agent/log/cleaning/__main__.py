@@ -7,6 +7,7 @@ left behind for a moment is waited for.
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import os
 import queue
@@ -32,6 +33,8 @@ _NICER: Final = 10
 def main() -> None:
     """Clean what is asked for until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the agent says when
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     die_with_parent()
     os.nice(_NICER)
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -29,7 +29,13 @@ class Table:
     def __init__(self, cluster: Cluster, **settings: Any) -> None:
         self._servers = cluster.bootstrap_servers
         self._producer = Producer(
-            {"bootstrap.servers": self._servers, "linger.ms": 5, "enable.idempotence": True, **settings}
+            {
+                "bootstrap.servers": self._servers,
+                "linger.ms": 5,
+                "batch.size": 50_000,
+                "enable.idempotence": True,
+                **settings,
+            }
         )
         self.last: dict[bytes, bytes | None] = {}
         self.failed: list[str] = []
