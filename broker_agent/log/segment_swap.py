@@ -132,7 +132,7 @@ class SegmentSwap:
             segment.load()
             self._replaced.append(segment)
             self._waiting.pop(0)
-            self.removed += self._segments.replace(replacement.sources, segment)
+            self.removed += self._segments.exchange(replacement.sources, segment)
             for source in replacement.sources:
                 aborted = offset_file(self._segments.directory, source.base_offset, TXN_INDEX)
                 self._disk.remove(aborted, missing_ok=True)

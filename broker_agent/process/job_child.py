@@ -18,7 +18,7 @@ CLEANER_COMMAND: Final = (
     sys.executable,
     *(["-P"] if sys.flags.safe_path else []),
     "-m",
-    "regency.broker_agent.log.cleaning",
+    "regency.broker_agent.cleaner",
 )
 
 IDLE_S: Final = 60

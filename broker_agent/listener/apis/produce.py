@@ -33,6 +33,8 @@ MOST_RECORD_ERRORS: Final = 1_000
 """Records that are named in an answer. Kafka: all."""
 ADMIN_CLIENT: Final = "__admin_client"
 """Client id of Kafka's own brokers where they write to internal topics; no other client may."""
+_NAMES_RECORDS_FROM: Final = 8
+"""Version of Produce (KIP-467)."""
 _ATTRIBUTES_END: Final = 23
 _NO_RECORDS: Final = memoryview(b"")
 _ZSTD: Final = 4
@@ -210,7 +212,7 @@ def _answer(request: Request, results: Results) -> Message:
                     error_message=result.message or None,
                     record_errors=[
                         row_class(version=version, batch_index=index, batch_index_error_message=why)
-                        for index, why in result.record_errors
+                        for index, why in (result.record_errors if version >= _NAMES_RECORDS_FROM else ())
                     ],
                 )
             )

@@ -9,7 +9,7 @@ that take each other's place; keys longer than `_MOST_BYTES` are told apart by t
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +42,7 @@ class OffsetMap:
         self._table = np.zeros((self._slots, 3), np.uint64)
         """Two halves of the hash, and the offset plus one: a slot of zeros is free."""
         self.size = 0
-        seed = secret or os.urandom(32)
+        seed = secret or secrets.token_bytes(32)
         self._factors = np.frombuffer(hashlib.shake_256(seed).digest(8 * _LANES * (_WORDS + 1)), np.uint64).reshape(
             _LANES, _WORDS + 1
         )

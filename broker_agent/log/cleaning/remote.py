@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Callable
 from typing import Final
 
@@ -65,8 +65,8 @@ def encode_answer(outcome: Cleaned | OSError | Uncleanable) -> bytes:
     if isinstance(outcome, Cleaned):
         answer = Done(outcome)
     elif isinstance(outcome, OSError):
-        number = outcome.errno or 5  # EIO
-        answer = NotDone(os.strerror(number), number, str(outcome.filename or ""))
+        reason = outcome.strerror or str(outcome)
+        answer = NotDone(reason, outcome.errno or errno.EIO, str(outcome.filename or ""))
     else:
         answer = NotDone(outcome.message)
     return msgspec.msgpack.encode(answer)

@@ -206,7 +206,7 @@ class Segments:
         del self._bases[:count]
         return [path for segment in dropped for path in segment.mark_deleted()]
 
-    def replace(self, sources: Sequence[Segment], new: Segment) -> list[Path]:
+    def exchange(self, sources: Sequence[Segment], new: Segment) -> list[Path]:
         """Have `new` in the place of these, which stand side by side; returns the renamed files.
 
         Its files must have other names than theirs.

@@ -1,4 +1,4 @@
-"""`python -m regency.broker_agent.log.cleaning`: the cleaner of an agent, its child. Not for people.
+"""`python -m regency.broker_agent.cleaner`: the cleaner of an agent, its child. Not for people.
 
 Jobs come on stdin and answers go to stdout, each behind four bytes of length. It ends when stdin does, in the middle of
 a job too, and works with low priority. While it works it has a lock on the log directory: one that an earlier agent has
@@ -27,7 +27,7 @@ from regency.runtime.disk import OsDisk
 from regency.runtime.supervise import die_with_parent
 
 _LENGTH_BYTES: Final = 4
-_NICER: Final = 10
+_NICER: Final = 5
 
 
 def main() -> None:
