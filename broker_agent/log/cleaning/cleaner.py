@@ -89,6 +89,8 @@ class _Cleaner:
         end = yield from self._map(offsets, segments, aborted)
         round_ = Round(
             offsets,
+            job.first_dirty,
+            offsets.survivors(job.first_dirty, end),
             end,
             {id_: LastOfProducer(*last) for id_, last in job.producers.items()},
             job.now_ms,

@@ -41,6 +41,9 @@ class Round(NamedTuple):
     """What one cleaning goes by."""
 
     offsets: OffsetMap
+    first_dirty: Offset
+    survivors: Flags | None
+    """Of each offset from there to `end`, whether the record is the last of its key: no need to look it up."""
     end: Offset
     """Nothing from here on is looked at. Of the keys below, `offsets` has those of the dirty part."""
     producers: Mapping[int, LastOfProducer]
@@ -151,13 +154,26 @@ def _records_that_stay(piece: Piece, round_: Round, tally: Tally) -> Flags:
     looked_at = np.flatnonzero(~stays & (records.key_sizes >= 0))
     tally.without_key += int(np.count_nonzero(~stays & (records.key_sizes < 0)))
     if looked_at.size:
-        hashes = round_.offsets.hashes(piece.plain, records.key_at[looked_at], records.key_sizes[looked_at])
-        is_last = records.offsets[looked_at] >= round_.offsets.get(hashes)
+        is_last = _are_last(piece, round_, looked_at)
         horizons = np.array([header.delete_horizon_ms for _, header in piece.places], np.int64)
         is_over = (horizons >= 0) & (horizons <= round_.now_ms)
         deletes_stay = np.repeat(~is_over, np.diff(records.firsts))[looked_at]
         stays[looked_at] = is_last & (records.has_value[looked_at] | deletes_stay)
     return stays
+
+
+def _are_last(piece: Piece, round_: Round, looked_at: Numbers) -> Flags:
+    """Which of these records have no later one of their key."""
+    offsets = piece.records.offsets[looked_at]
+    is_last = np.zeros(len(looked_at), np.bool_)
+    is_known = offsets >= round_.first_dirty if round_.survivors is not None else is_last
+    if round_.survivors is not None:
+        is_last[is_known] = round_.survivors[offsets[is_known] - round_.first_dirty]
+    unknown = np.flatnonzero(~is_known)
+    if unknown.size:
+        at, sizes = piece.records.key_at[looked_at[unknown]], piece.records.key_sizes[looked_at[unknown]]
+        is_last[unknown] = offsets[unknown] >= round_.offsets.get(round_.offsets.hashes(piece.plain, at, sizes))
+    return is_last
 
 
 def _per_batch(flags: Flags, firsts: Numbers) -> Numbers:

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from regency.broker_agent.log.cleaning.records import Bits, Numbers
+from regency.broker_agent.log.cleaning.records import Bits, Flags, Numbers
 from regency.kafka.record_batch import Buffer
+from regency.model.ids import Offset
 
 SLOT_BYTES: Final = 24
 
@@ -26,6 +27,7 @@ _LOW: Final = np.uint64(0xFFFFFFFF)
 _HIGH: Final = np.uint64(32)
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 _FEWEST_SLOTS: Final = 64
+_MOST_OFFSETS_PER_SLOT: Final = 24
 
 
 class OffsetMap:
@@ -127,6 +129,18 @@ class OffsetMap:
             wanted, slots, steps = wanted[left], slots[left], steps[left]
             slots = (slots + steps) % self._slots
         return found
+
+    def survivors(self, start: Offset, end: Offset) -> Flags | None:
+        """For each offset from `start` to `end` whether it is one of those here; None where that takes much memory.
+
+        Of the records that were put in, those at these offsets are the last of their keys.
+        """
+        if end - start > _MOST_OFFSETS_PER_SLOT * self._slots:
+            return None
+        flags = np.zeros(end - start, np.bool_)
+        values = self._table[:, 2]
+        flags[values[values != 0].view(np.int64) - 1 - start] = True
+        return flags
 
     def _places(self, hashes: Bits) -> tuple[Numbers, Numbers]:
         """Where to look first, and how far on from there: no multiple of it is the number of slots, a prime."""

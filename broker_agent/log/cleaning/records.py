@@ -25,6 +25,9 @@ Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 _FEW_CHAINS: Final = 12
 """So many are followed one by one: each step costs as much as it does for many."""
+_STOPS: Final = np.uint64(0x8080808080808080)
+"""Of eight bytes: the bits that are unset in the last byte of a number."""
+_ONE: Final = np.uint64(1)
 _INT_GROUPS: Final = 5
 _LONG_GROUPS: Final = 10
 _SHORTEST_RECORD: Final = 7
@@ -81,9 +84,7 @@ def scan(data: Buffer, spans: Sequence[Span]) -> Records:
     sizes, at = _varints(octets, starts, _INT_GROUPS)
     ends = at + sizes
     limit = limits[batch]
-    at = after_numbers(octets, at + 1)
-    deltas, at = _varints(octets, np.minimum(at, limit), _INT_GROUPS)
-    key_sizes, key_at = _varints(octets, np.minimum(at, limit), _INT_GROUPS)
+    deltas, key_sizes, key_at = _deltas_and_keys(octets, data, np.minimum(at + 1, limit))
     value_at = key_at + np.maximum(key_sizes, 0)
     has_value = _sizes_that_are_not_negative(octets, np.minimum(value_at, limit))
     wrong = (ends > limit) | (value_at >= ends) | (key_sizes < -1) | (deltas < 0) | (deltas > last_deltas[batch])
@@ -93,6 +94,37 @@ def scan(data: Buffer, spans: Sequence[Span]) -> Records:
     if later.size and not np.isin(later, firsts).all():
         raise _unreadable(batch[later[~np.isin(later, firsts)]], "the offsets of its records do not rise")
     return Records(firsts, starts, ends, bases[batch] + deltas, key_at, key_sizes, has_value)
+
+
+def _deltas_and_keys(octets: Any, data: Buffer, at: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Of records whose timestamp deltas stand at these bytes: offset delta, size of the key, and where that begins.
+
+    The three numbers have eight bytes together at most, but for timestamps of another age: then one by one.
+    """
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # one begins at every byte
+    word = words[at]
+    stops = ~word & _STOPS
+    first = stops & -stops
+    stops ^= first
+    second = stops & -stops
+    stops ^= second
+    third = stops & -stops
+    if not third.all():
+        at = after_numbers(octets, at)
+        deltas, at = _varints(octets, at, _INT_GROUPS)
+        return deltas, *_varints(octets, at, _INT_GROUPS)
+    one, two, three = (np.bitwise_count(stop - _ONE).astype(np.uint64) + _ONE for stop in (first, second, third))
+    deltas = _zigzag((word & ((second << _ONE) - _ONE)) >> one)
+    key_sizes = _zigzag((word & ((third << _ONE) - _ONE)) >> two)
+    return deltas, key_sizes, at + (three >> np.uint64(3)).view(np.int64)
+
+
+def _zigzag(groups: Bits) -> Numbers:
+    """The signed numbers of which these are the groups of seven bits, at most five of them counting."""
+    value = groups & np.uint64(0x7F)
+    for group in range(1, _INT_GROUPS):
+        value |= groups >> np.uint64(group) & np.uint64(0x7F << 7 * group)
+    return (value >> _ONE).view(np.int64) ^ -(value & _ONE).view(np.int64)
 
 
 def timestamps(data: Buffer, starts: Numbers, first_timestamps: Numbers) -> Numbers:
@@ -110,12 +142,20 @@ def _starts(octets: Any, data: Buffer, table: Numbers, firsts: Numbers) -> Numbe
     first = firsts[:-1][by_count]
     step, live = 0, int(np.count_nonzero(left))
     falling = -left
+    pairs = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))  # one begins at every byte
     while live > _FEW_CHAINS:
         here = at[:live]
         if (here >= limits[:live]).any():
             raise _unreadable(by_count[:live][here >= limits[:live]], "its records end before it does")
         starts[first[:live] + step] = here
-        sizes, behind = _varints(octets, here, _INT_GROUPS)
+        pair = pairs[here]
+        if (pair & 0x8080 == 0x8080).any():
+            sizes, behind = _varints(octets, here, _INT_GROUPS)
+        else:  # all lengths have one byte or two
+            is_long = pair >> 7 & 1
+            number = pair & 127 | (pair >> 1 & 0x3F80) * is_long
+            sizes, behind = (number >> 1).astype(np.int64), here + 1 + is_long
+            sizes[number & 1 > 0] = -1
         if (sizes < 0).any():
             raise _unreadable(by_count[:live][sizes < 0], "a record in it has a negative length")
         at[:live] = behind + sizes
