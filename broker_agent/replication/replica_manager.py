@@ -12,8 +12,8 @@ from pathlib import Path
 
 from regency.broker_agent.log.directories.log_cleaning import LogCleaning
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.log.selection import is_compacted
+from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
     AppliedState,
     DeletedRecords,

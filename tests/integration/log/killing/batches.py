@@ -15,9 +15,7 @@ def make_batch(records: int, base: int, epoch: int, producer: int, sequence: int
     return struct.pack(">qiibI", base, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
 
 
-def make_keyed_batch(
-    keys: list[bytes], base: int, epoch: int, producer: int, sequence: int, timestamp: int
-) -> bytes:
+def make_keyed_batch(keys: list[bytes], base: int, epoch: int, producer: int, sequence: int, timestamp: int) -> bytes:
     """A record for each key; the value says where it stands, so that no two are alike. A key of b"-" is deleted."""
     body = b""
     for number, key in enumerate(keys):
