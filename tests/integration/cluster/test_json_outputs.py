@@ -67,6 +67,7 @@ lab start 1
 lab restart 1
 logs -n 20
 cluster health --wait
+topics truncate t --to-end --yes
 topics delete u --yes
 brokers drain 3
 brokers shutdown 3

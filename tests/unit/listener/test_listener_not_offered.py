@@ -7,7 +7,6 @@ import pytest
 from regency.kafka.apis import OFFERED
 
 NOT_OFFERED = {
-    "DeleteRecords": 21,
     "AddPartitionsToTxn": 24,
     "AddOffsetsToTxn": 25,
     "EndTxn": 26,
