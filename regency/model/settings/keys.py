@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from regency.model.settings.values import LONG_MAX, Boolean, Kind, ListOf, Number, Real, ReplicaList, Text, long
+from regency.model.settings.values import Boolean, Kind, ListOf, Number, Real, ReplicaList, Text, long
 
 NO_LIMIT = "-1: without limit"
 SYSTEM_DEFAULT = "-1: the operating system's default"
@@ -88,13 +88,7 @@ TOPIC_KEYS: Final[dict[str, tuple[Kind, bool]]] = {
 }
 """Every key a topic may have: its type, and whether it has an effect, as the attribute of LogConfig named like it."""
 
-NO_COMPACTION: Final = "logs are not compacted yet"
-
 WITHOUT_EFFECT: Final[dict[str, tuple[object, str]]] = {
-    "delete.retention.ms": (86_400_000, NO_COMPACTION),
-    "min.cleanable.dirty.ratio": (0.5, NO_COMPACTION),
-    "min.compaction.lag.ms": (0, NO_COMPACTION),
-    "max.compaction.lag.ms": (LONG_MAX, NO_COMPACTION),
     "compression.type": ("producer", "batches stay as the producer compressed them"),
     "preallocate": (False, "files grow as records are written"),
 }

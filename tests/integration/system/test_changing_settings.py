@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
@@ -89,15 +89,6 @@ def test_what_cannot_be_changed_is_refused_with_its_reason(cluster: Cluster, cre
     assert "UNKNOWN_TOPIC_OR_PART: There is no topic 'ghost'." in confluent.refused(
         ResourceType.TOPIC, "ghost", ("retention.ms", SET, "1")
     )
-
-
-def test_the_deletion_of_records_is_not_offered(cluster: Cluster, create_topic: Callable[..., None]) -> None:
-    create_topic(cluster, partitions=1, replication=3)
-    confluent = Confluent(cluster.bootstrap_servers)
-    wanted = TopicPartition("t", 0, 1)
-    with pytest.raises(KafkaException) as error:
-        confluent.client.delete_records([wanted], request_timeout=20)[wanted].result(timeout=30)
-    assert error.value.args[0].name() == "_UNSUPPORTED_FEATURE"
 
 
 def test_kafka_python_changes_and_describes(cluster: Cluster, create_topic: Callable[..., None]) -> None:
