@@ -240,7 +240,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     num_replica_fetchers: Annotated[int, Key(POSITIVE, "Connections to each leading broker.")] = 1
     max_incremental_fetch_session_cache_slots: Annotated[int, Key(NATURAL, "Fetch sessions kept (KIP-227).")] = 1_000
     fetch_max_bytes: Annotated[
-        int, Key(Number(1024), "Most bytes sent in one answer to a fetch; 10 MiB where it is more.", "bytes")
+        int, Key(Number(1024), "Most bytes sent in one answer to a fetch; 7 MiB where it is more.", "bytes")
     ] = 57_671_680
     message_max_bytes: Annotated[int, Key(NATURAL, "Largest record batch that is accepted.", "bytes")] = 1_048_588
     log_dirs: Annotated[

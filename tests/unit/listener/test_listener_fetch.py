@@ -134,7 +134,7 @@ def test_neither_waits_for_ever_nor_gets_more_than_one_step_of_the_loop_may_read
         everything = {"max_wait_ms": 0x7FFFFFFF, "max_bytes": 0x7FFFFFFF, "min_bytes": 0x7FFFFFFF}
         await (await h.connect()).ask(fetch(("t", 0, 0), replica_id=replica, **everything), 12)
         [(params, _)] = h.replicas.fetches
-        assert (params.max_wait_ms, params.max_bytes, params.min_bytes) == (300_000, 10 << 20, 10 << 20)
+        assert (params.max_wait_ms, params.max_bytes, params.min_bytes) == (300_000, 7 << 20, 7 << 20)
 
     serve(scenario)
 
