@@ -426,12 +426,13 @@ class PartitionLog(LogCore):
         """Take in what a cleaner has made of `job`; `then` is called when the log is that, at once or later.
 
         It is not called where the log was cut off, closed or lost meanwhile. Nothing is taken in where segments that
-        were cleaned are gone, as retention removes them: then `then` is called too.
+        were cleaned are gone, as retention removes them, or the log is about to be cut off below: then `then` is called
+        too. A checkpoint must have the recovery point, and the cleaned part be below.
         """
         if self.cleaning is not job:
             return
         replacements = self._replacements(cleaned)
-        if replacements is None:
+        if replacements is None or cleaned.end > self.recovery_point:
             self.cleaning = None
             then()
             return

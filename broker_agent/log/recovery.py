@@ -117,6 +117,8 @@ class _Opening:
         self._disk = files.disk
         self._now_ms = now_ms
         self._read: list[ReadRange] = []
+        self._last_epoch = int(NO_LEADER_EPOCH)
+        """Of the batches read last, as far as they stand side by side: epochs rise."""
 
     def load(self) -> LogParts:
         """All steps in order."""
@@ -256,7 +258,7 @@ class _Opening:
             must_check = not self._trusts_files and (following is None or following > self._checked_from)
             loaded = None if must_check else _load_sound(segment, following, ends_at=self._checked_from)
             if loaded is not None:
-                end = loaded
+                end, self._last_epoch = loaded, NO_LEADER_EPOCH
                 continue
             whole, end = self._recover(segment, following)
             is_cut_short = following is not None and not self._found.whole and self._is_hole(end, following)
@@ -300,11 +302,15 @@ class _Opening:
                 if base < end or is_doubted or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
+                if 0 <= header.leader_epoch < self._last_epoch:
+                    why = f"its leader epoch {header.leader_epoch} is older than what stands before it: it was cut off"
+                    break
                 if following is not None and header.next_offset > following:
                     why = f"the segment from {following} on is newer: cutting this one off was lost"
                     break
                 segment.count(position, header)
                 epochs.note(header)
+                self._last_epoch = max(self._last_epoch, header.leader_epoch)
                 good, end = position + header.size, header.next_offset
         except CorruptBatch as error:
             why = error.reason
@@ -321,8 +327,12 @@ class _Opening:
         return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
-        """Whether offsets are missing that a crash may have lost. What was synced was compacted."""
-        return base > end >= self._found.recovery_point and not self._found.clean
+        """Whether offsets are missing that a crash may have lost. What was synced was compacted.
+
+        A hole may reach from below the recovery point to above: a log ends in one where it was cut off in one, and what
+        stood behind has come back.
+        """
+        return base > max(end, self._found.recovery_point) and not self._found.clean
 
     def _is_believed(self, header: BatchHeader, after: Offset | None) -> bool:
         """Whether a batch stands above a hole in its segment by right: a leader that compacts sent it so.

@@ -169,8 +169,14 @@ class LogCleaning:
             self._failed(log, outcome)
 
     def _take_in(self, running: _Running, cleaned: Cleaned) -> None:
-        log = running.log
+        """Have the disk know first up to where the log was synced: a start takes holes above that for damage."""
         self._running = self._taken_in = running
+        logs = self._logs.directory(running.log.home.path)
+        if logs is not None:
+            logs.write_recovery_points_later(lambda: self._swap_in(running, cleaned))
+
+    def _swap_in(self, running: _Running, cleaned: Cleaned) -> None:
+        log = running.log
 
         def over() -> None:
             if self._running is running:
