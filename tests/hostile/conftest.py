@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import sys
@@ -33,6 +34,8 @@ INCOMING_BUDGET = 16 << 20
 """Of requests that have not come in whole."""
 MOST_MEMORY_KB = 400 << 10
 """Resident."""
+MOST_NEW_DESCRIPTORS = 8
+"""That an agent keeps of all that its peers did: a log may have rolled, nothing else stays."""
 MOST_WAIT_S = 5.0
 """Of the client's records for their acknowledgement: long, since hostile peers and it share two cores."""
 SETTINGS = {
@@ -82,6 +85,14 @@ class Victim:
         metrics = urlopen(f"http://127.0.0.1:{self.ports['HTTP']}/metrics", timeout=20).read().decode()
         [line] = [line for line in metrics.splitlines() if line.startswith(sample)]
         return float(line.split()[-1])
+
+    def connections(self) -> float:
+        """Open ones at the Kafka listener."""
+        return self.metric('kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"')
+
+    def descriptors(self) -> int:
+        """Open ones, of 256."""
+        return len(os.listdir(f"/proc/{self.cluster.pid(1)}/fd"))
 
     def peak_memory_kb(self) -> int:
         status = Path(f"/proc/{self.cluster.pid(1)}/status").read_text("ascii")
@@ -154,7 +165,7 @@ def victim(
 ) -> Iterator[Victim]:
     """An agent that leads topics `honest` and `t`, with a follower where the parameter is 2 brokers.
 
-    In the end it is judged: steps, memory, and what the client saw.
+    In the end it is judged: steps, memory, descriptors, and what the client saw.
     """
     brokers: int = getattr(request, "param", 1)
     flag = tmp_path / "hang"
@@ -172,10 +183,13 @@ def victim(
         victim = Victim(cluster, flag, stack)
         honest = Honest(cluster.bootstrap_servers)
         eventually(lambda: honest.is_served, what="the client's first record is acknowledged")
+        most_descriptors = victim.descriptors() + MOST_NEW_DESCRIPTORS
         yield victim
         assert victim.peak_memory_kb() < MOST_MEMORY_KB
         assert victim.metric(LONGEST_STEP) < MOST_STEP_S
+        assert victim.metric("regency_shortages_total") == 0, "a log lacked a descriptor that connections had"
     honest.judge()
+    eventually(lambda: victim.descriptors() <= most_descriptors, what="the peers' descriptors are closed")
     assert all(cluster.broker_state(broker).name == "RUNNING" for broker in range(1, 1 + brokers))
 
 

@@ -94,7 +94,10 @@ def test_the_largest_requests(victim: Any) -> None:
 
 @pytest.mark.parametrize("victim", [2], indirect=True)
 def test_connections_that_read_nothing(victim: Any, batch: Callable[..., bytes], eventually: Any) -> None:
-    """The budget of unsent answers is used up; the follower is not held back: acks=all goes on."""
+    """The budget of unsent answers is used up; the follower is not held back: acks=all goes on.
+
+    A quarter of 256 descriptors is for connections: 64 of the 500 are served, the others refused as they come.
+    """
     for _ in range(12):
         victim.produce("t", batch(os.urandom(1_000_000)))
     peers = []
@@ -136,17 +139,23 @@ def test_half_sent_frames_and_slow_readers(victim: Any, batch: Callable[..., byt
     assert SMALL_BYTES < victim.metric("regency_incoming_request_bytes") < most < 40 * 50_000 * len(senders)
 
 
-def test_flows_that_vanish(victim: Any) -> None:
+def test_flows_that_vanish(victim: Any, eventually: Any) -> None:
+    """A connection whose other end is gone is ended when it has been idle, a long poll when its end is heard of."""
+    before = victim.connections()
     with TcpProxy(("127.0.0.1", victim.ports["PLAINTEXT"])) as proxy:
         peers = []
-        for _ in range(60):
+        for number in range(40):
             peer = socket.create_connection(("127.0.0.1", proxy.port))
-            peer.sendall(fetch(max_wait_ms=2**31 - 1, min_bytes=1 << 30))
+            peer.sendall(fetch(max_wait_ms=2**31 - 1 if number % 2 else 100, min_bytes=1 << 30))
             peers.append(peer)
+        eventually(lambda: victim.connections() >= before + 40 - 2, what="the agent has the connections")
         proxy.black_hole()
-        time.sleep(3)
+        eventually(lambda: victim.connections() <= before + 20, what="the idle ones are ended")
+        assert victim.connections() >= 20, "a long poll is no idleness"
+        proxy.heal()
         for peer in peers:
             peer.close()
+        eventually(lambda: victim.connections() <= before, what="the long polls are ended")
 
 
 def test_a_disk_that_hangs_for_seconds(victim: Any) -> None:
