@@ -208,7 +208,10 @@ def keep(pipe: int, life: str, command: list[str]) -> int:
     own.began()
     os.write(pipe, f"{pid}\n".encode())
     os.close(pipe)
-    os.write(let_go, b"1")
+    try:
+        os.write(let_go, b"1")
+    except BrokenPipeError:
+        pass  # it was killed already, by its pid
     os.close(let_go)
     os.chdir("/")
     own.ended(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))

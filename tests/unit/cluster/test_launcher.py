@@ -140,6 +140,31 @@ def test_how_a_process_ended_is_noted_by_its_parent(
     spawner.close()
 
 
+KILLS_AT_ONCE = """
+import os, signal, sys
+from regency.cluster.process import launcher
+
+write = os.write
+
+def killing(fd, data):
+    done = write(fd, data)
+    if data.endswith(b"\\n"):
+        os.kill(int(data), signal.SIGKILL)
+        os.waitid(os.P_PID, int(data), os.WEXITED | os.WNOWAIT)
+    return done
+
+os.write = killing
+sys.exit(launcher.keep(1, sys.argv[1], ["sleep", "60"]))
+"""
+
+
+def test_a_program_that_is_killed_as_soon_as_its_pid_is_known_has_its_end_noted(tmp_path: Path) -> None:
+    life = tmp_path / launcher.LIFE_FILE
+    done = subprocess.run([sys.executable, "-c", KILLS_AT_ONCE, str(life)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(life.read_text())["status"] == -signal.SIGKILL
+
+
 def test_a_late_note_about_an_earlier_process_does_not_touch_the_later_one(tmp_path: Path) -> None:
     file = tmp_path / launcher.LIFE_FILE
     earlier = launcher.Life(os.getpid(), str(file))
