@@ -1,10 +1,11 @@
-"""What followers that start over, or cut their logs off, cost the data loop: `./dev bench start-over --json FILE`.
+"""What changes all logs of an agent at once costs its data loop: `./dev bench start-over --json FILE`.
 
 Real log files below one directory, a real data loop and its worker pool; the leader is a stand-in on the same loop.
 Every follower is told that it is out of range of a leader that begins later, as after longer away than the retention
-lasts; then that it differs below its recovery point, as after a failover. Counted until each fetches again: the longest
-step of the loop, by processor time and by time, the longest that a call from another thread waited for the loop, as
-/livez does, and how often the checkpoint of recovery points was written. `--sync-ms` makes every sync last longer.
+lasts; then that it differs below its recovery point, as after a failover. At last a setting of all brokers changes.
+Counted until each fetches again, or goes by the setting: the longest step of the loop, by processor time and by time,
+the longest that a call from another thread waited for the loop, as /livez does, and how often the checkpoint of
+recovery points was written. `--sync-ms` makes every sync last longer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -30,6 +31,7 @@ from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import Worker
 from regency.broker_agent.process.data_loop import DataLoop, LoopWorker
 from regency.broker_agent.process.loop_meter import MeteredSelector
+from regency.broker_agent.registry.topic_configs import TopicConfigs
 from regency.broker_agent.replication.api import LeaderAddress
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool, FollowTask, TransportSpec
 from regency.broker_agent.replication.fetcher.fetcher_thread import Command, Outcome, Rested
@@ -46,12 +48,15 @@ from regency.kafka.fetching.values import (
     Pause,
 )
 from regency.kafka.logfiles.file_names import RECOVERY_POINTS
+from regency.model import znodes
 from regency.model.clock import SystemClock
 from regency.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.model.settings.log_config import LogConfig
+from regency.model.znodes import paths as znode_paths
 from regency.runtime.disk import OsDisk
+from regency.runtime.zookeeper.session import Stat, WatchEvent, WatchEventType, WatchMode, Znode
 
 T = TypeVar("T")
 
@@ -165,25 +170,29 @@ def main() -> None:
             ("start over", FetchedPartition(ErrorCode.OFFSET_OUT_OF_RANGE), BEGINS_AT),
             ("cut", FetchedPartition(ErrorCode.NONE, diverging=EpochEndOffset(LeaderEpoch(0), CUT_AT)), CUT_AT),
         ):
-            figures = measure(partitions, arguments.sync_ms, first, wanted)
+            figures = at_one_loop(_start_over, partitions, arguments.sync_ms, first, wanted)
             say(f"{partitions} {name}: " + "  ".join(f"{key}={value}" for key, value in figures.items()))
             results[f"{name}, {partitions}"] = figures
+        figures = at_one_loop(_change_default, partitions)
+        say(f"{partitions} default changed: " + "  ".join(f"{key}={value}" for key, value in figures.items()))
+        results[f"default changed, {partitions}"] = figures
     write_report(arguments.json, {"sync_ms": arguments.sync_ms}, results)
 
 
-def measure(partitions: int, sync_ms: int, first: FetchedPartition, wanted: Offset) -> Figures:
-    """Let so many followers hear `first`, until they ask from `wanted`."""
+def at_one_loop(measure: Callable[..., Coroutine[None, None, Figures]], partitions: int, *details: object) -> Figures:
+    """The figures of `measure` on a data loop of its own, with logs below a directory of its own."""
     selector = MeteredSelector()
     with (
         tempfile.TemporaryDirectory(prefix="regency-bench-") as directory,
         asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner,
     ):
-        return runner.run(_measure(selector, Path(directory), partitions, sync_ms, first, wanted))
+        return runner.run(measure(selector, Path(directory), partitions, *details))
 
 
-async def _measure(
+async def _start_over(
     selector: MeteredSelector, directory: Path, partitions: int, sync_ms: int, first: FetchedPartition, wanted: Offset
 ) -> Figures:
+    """So many followers hear `first`, until they ask from `wanted`."""
     names = [TopicPartition("t", number) for number in range(partitions)]
     _fill(directory, names)
     loop = DataLoop(lambda name, error: sys.exit(f"{name}: {error!r}"))
@@ -216,13 +225,87 @@ async def _measure(
     worker.close()
     writes, disk.extra_s = disk.checkpoints - written, 0.0
     logs.close()
+    return {**_figures(took, cpu, wall, waited), "recovery_point_writes": writes}
+
+
+async def _change_default(selector: MeteredSelector, directory: Path, partitions: int) -> Figures:
+    """A setting of all brokers changes, for so many topics of one partition, until the last log goes by it."""
+    names = [TopicPartition(f"t-{number}", 0) for number in range(partitions)]
+    _fill(directory, names)
+    loop = DataLoop(lambda name, error: sys.exit(f"{name}: {error!r}"))
+    worker = LoopWorker(loop, 1, "worker")
+    logs = _open(directory, worker, OsDisk())
+    session, done, left = Settings(), asyncio.Event(), partitions
+
+    def changed(configs: Mapping[str, LogConfig]) -> None:
+        nonlocal left
+        logs.set_configs(configs)
+        left -= len(configs)
+        if not left:
+            done.set()
+
+    configs = TopicConfigs(
+        BrokerId(1),
+        LogConfig(),
+        session,
+        worker,
+        loop.post,
+        lambda *_: None,
+        changed,
+        logs.topics,  # type: ignore[arg-type]
+    )
+    configs.watch()
+    configs.load([name.topic for name in names])
+    probe = Probe(loop)
+    cpu, wall = Longest(), Longest()
+    await asyncio.sleep(0.1)
+    selector.steps_cpu, selector.steps_wall = cpu, wall  # type: ignore[assignment]
+    began = time.monotonic()
+    session.default = znodes.encode_config({"log.retention.ms": "1000"})
+    session.notify(WatchEvent(WatchEventType.LOOK_AGAIN, znode_paths.CONFIG_CHANGES, znode_paths.CONFIG_CHANGES))
+    await done.wait()
+    took, waited = time.monotonic() - began, probe.stop()
+    if any(_log(logs, name).config.retention_ms != 1000 for name in names):
+        raise RuntimeError("a log does not go by the changed setting")
+    worker.close()
+    logs.close()
+    return _figures(took, cpu, wall, waited)
+
+
+def _figures(took: float, cpu: Longest, wall: Longest, waited: float) -> Figures:
     return {
         "seconds": round(took, 3),
         "longest_step_cpu_ms": round(cpu.us / 1000, 1),
         "longest_step_ms": round(wall.us / 1000, 1),
         "longest_call_ms": round(waited * 1000, 1),
-        "recovery_point_writes": writes,
     }
+
+
+class Settings:
+    """A session with a ZooKeeper that holds a setting of all brokers, and none of topics."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.default = b""
+        self.notify: Callable[[WatchEvent], None]
+
+    def watch(self, path: str, mode: WatchMode, on_event: Callable[[WatchEvent], None]) -> None:
+        del path, mode
+        self.notify = on_event
+
+    def sync(self, path: str) -> None:
+        """There is one server."""
+
+    def read(self, path: str) -> None:
+        """Not there."""
+
+    def children(self, path: str) -> None:
+        """None."""
+
+    def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        found = Znode(znode_paths.DEFAULT_BROKER_CONFIG, self.default, Stat(1, 1, 0, 0, 0))
+        return [found if path == found.path and self.default else None for path in paths]
 
 
 class Probe:
