@@ -14,9 +14,9 @@ import msgspec
 from regency.controller.events import ControllerState, Request
 from regency.controller.store.access import WriteCode
 from regency.controller.term import Term
-from regency.controller.topics.topics import MAX_PARTITIONS, take_in
+from regency.controller.topics.topics import take_in
 from regency.model.errors import RegencyError
-from regency.model.facts import ReplicaAssignment, TopicAssignment
+from regency.model.facts import MAX_PARTITIONS, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicId
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import SettingsInvalid, topic_log_config

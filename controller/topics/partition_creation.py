@@ -18,8 +18,8 @@ from regency.controller.store.access import WriteCode
 from regency.controller.store.topics import StoredTopic, read_assignments, write_assignments
 from regency.controller.term import Term
 from regency.controller.topics.creation import TopicRefused, check_replicas, check_room, check_size
-from regency.controller.topics.topics import MAX_PARTITIONS, take_in
-from regency.model.facts import ReplicaAssignment, TopicAssignment
+from regency.controller.topics.topics import take_in
+from regency.model.facts import MAX_PARTITIONS, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.planning.placement import PlacementImpossible, continue_placement

@@ -21,9 +21,6 @@ from regency.model.topic_ids import derive_topic_id
 
 logger = logging.getLogger(__name__)
 
-MAX_PARTITIONS = 25_000
-"""Partitions a topic created through the controller may have: its znode must stay well below 1 MiB."""
-
 
 def on_topics_changed(term: Term) -> None:
     """Read the list of topics again: take in new ones, forget those that are gone."""

@@ -15,6 +15,14 @@ WITHIN_S = 1.5
 """A shell waits no longer for names; without an answer it offers none."""
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_REGENCY_COMPLETE"
+_NO_BLANK_BEHIND_EQUALS = """
+_regency_completed() {
+    _regency_completion "$@"
+    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+    return 0
+}
+complete -o nosort -F _regency_completed regency"""
+"""What click's script for bash lacks: a value follows the `=` of a setting."""
 
 
 @click.command()
@@ -37,6 +45,8 @@ def completion(shell: str) -> None:
     root = click.get_current_context().find_root().command
     source = found(root, {}, "regency", VARIABLE)
     click.echo(source.source_template % source.source_vars())  # .source() runs bash to ask its version
+    if shell == "bash":
+        click.echo(_NO_BLANK_BEHIND_EQUALS)
 
 
 def topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -38,6 +38,11 @@ def agent_name(broker: BrokerId) -> str:
     return f"agent-{broker}"
 
 
+def in_words(name: str) -> str:
+    """What people read for a name of cluster.json: ZooKeeper, or broker 1 for agent-1."""
+    return "ZooKeeper" if name == ZOOKEEPER else f"broker {name.removeprefix('agent-')}"
+
+
 class BrokerPorts(msgspec.Struct, frozen=True):
     """A broker and its ports on 127.0.0.1 by name, one for each of PORTS; kept over restarts."""
 
@@ -192,7 +197,7 @@ def local_time(at_ms: int) -> str:
 def refuse_if_running(directory: Path, state: ClusterState | None) -> None:
     """Raises ClusterRunning when anything of the cluster still lives."""
     if state is not None and (alive := state.alive(directory)):
-        names = ", ".join(f"{ref.name} (pid {ref.pid})" for ref in alive)
+        names = ", ".join(f"{in_words(ref.name)} (pid {ref.pid})" for ref in alive)
         raise ClusterRunning(
             f"A cluster runs in {directory}: {names}.",
             hint=f"Stop it with {command_for(directory, 'down')}, or choose another directory.",

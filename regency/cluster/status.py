@@ -30,7 +30,7 @@ _CONNECT_TIMEOUT_MS = 3000
 
 
 class ZooKeeperStatus(msgspec.Struct, frozen=True, rename={"ended": "ending"}):
-    """`state` is running, paused, dead, stopped (on purpose), or external where it is not the cluster's own."""
+    """`state` is running, paused, dead, stopped (in order), or external where it is not the cluster's own."""
 
     connect: str
     state: str
@@ -40,7 +40,7 @@ class ZooKeeperStatus(msgspec.Struct, frozen=True, rename={"ended": "ending"}):
 
 class BrokerStatus(msgspec.Struct, frozen=True, rename={"ended": "ending"}):
     """`registered` is None where ZooKeeper cannot be asked. `ended` tells of the last life of one that does not run;
-    None where it never ran. `state` is running, paused, dead or stopped (on purpose).
+    None where it never ran. `state` is running, paused, dead or stopped (in order).
 
     `agent_http` and `controller_http` are where these two processes serve metrics and probes, host:port.
     """
@@ -177,7 +177,8 @@ def _process(
     ended = ending(life, directory / name)
     if state.stopped is not None and state.stopped.by != "failure" and not life.by:
         return "stopped", None, msgspec.structs.replace(ended, how=f"was {stopped_words(state.stopped)}")
-    return "stopped" if life.by == "stop" else now.value, None, ended
+    in_order = life.by == "stop" or ended.exit_status == 0
+    return "stopped" if in_order else now.value, None, ended
 
 
 def _how(status: ZooKeeperStatus | BrokerStatus) -> str:

@@ -13,6 +13,9 @@ import msgspec
 
 from regency.model.ids import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId, ZkVersion
 
+MAX_PARTITIONS: Final = 25_000
+"""Partitions a topic created through the controller may have: its znode must stay well below 1 MiB."""
+
 
 class Endpoint(msgspec.Struct, frozen=True):
     """Where a listener of a broker is reached. `port` is 1 to 65535."""

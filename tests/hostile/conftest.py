@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import sys
@@ -92,7 +91,7 @@ class Victim:
 
     def descriptors(self) -> int:
         """Open ones, of 256."""
-        return len(os.listdir(f"/proc/{self.cluster.pid(1)}/fd"))
+        return len(list(Path(f"/proc/{self.cluster.pid(1)}/fd").iterdir()))
 
     def peak_memory_kb(self) -> int:
         status = Path(f"/proc/{self.cluster.pid(1)}/status").read_text("ascii")

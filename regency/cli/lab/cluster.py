@@ -38,7 +38,7 @@ from regency.cluster.plan import (
 )
 from regency.cluster.process.endings import ending
 from regency.cluster.process.processes import ProcessState
-from regency.cluster.state import ZOOKEEPER, agent_name, command_for, read_state, refuse_if_running
+from regency.cluster.state import ZOOKEEPER, agent_name, command_for, in_words, read_state, refuse_if_running
 from regency.cluster.status import (
     GRACE_S,
     BrokerStatus,
@@ -178,17 +178,20 @@ def _refuse_other_settings(directory: Path, wishes: dict[str, object]) -> None:
 def _make_whole(brokers: int | None) -> None:
     """Start what is dead of a cluster that runs in part. Raises ClusterRunning where nothing is."""
     with attached() as lab:
+        paused = [agent_name(broker) for broker in lab.broker_ids if lab.broker_state(broker) is ProcessState.PAUSED]
+        if lab.state.zookeeper_port and lab.zookeeper.state is ProcessState.PAUSED:
+            paused.insert(0, ZOOKEEPER)
+        if paused:
+            resume = command_for(
+                current().directory, " ".join(["lab resume", *(name.removeprefix("agent-") for name in paused)])
+            )
+            say(f"What is paused stays so: {', '.join(map(in_words, paused))}; {resume} resumes it.")
         with waiting("Waiting for what was dead to register"):
             started = lab.make_whole(brokers)
-        paused = [
-            f"Broker {broker} is paused; resume it with {command_for(current().directory, f'lab resume {broker}')}."
-            for broker in lab.broker_ids
-            if lab.broker_state(broker) is ProcessState.PAUSED
-        ]
         if started:
             _announce(lab, [each.name for each in started], detached=True)
-        for words in [*(each.words for each in started), *paused]:
-            say(words)
+        for each in started:
+            say(each.words)
         if not started:
             refuse_if_running(current().directory, lab.state)
 
@@ -235,13 +238,9 @@ def _watch(cluster: Cluster) -> None:
 def _obituary(cluster: Cluster, name: str) -> str:
     life = cluster.last_life(name)
     how = "ended" if life is None else ending(life, cluster.directory / name).how
-    again = command_for(current().directory, f"lab start {name.removeprefix('agent-')}")
-    logs = command_for(current().directory, f"logs {name.removeprefix('agent-')}")
-    return f"{_called(name)} {how}. Start it again with {again}; its log: {logs}."
-
-
-def _called(name: str) -> str:
-    return "ZooKeeper" if name == ZOOKEEPER else f"Broker {name.removeprefix('agent-')}"
+    target, who = name.removeprefix("agent-"), in_words(name)
+    again, logs = (command_for(current().directory, f"{words} {target}") for words in ("lab start", "logs"))
+    return f"{who[0].upper()}{who[1:]} {how}. Start it again with {again}; its log: {logs}."
 
 
 class Down(msgspec.Struct, frozen=True):
@@ -270,7 +269,7 @@ def down(timeout: float) -> None:
     if current().json:
         print_json(Down(ended))
     for process in ended:
-        conclude(f"Ended {process.name} (pid {process.pid}){', killed' if process.killed else ''}.")
+        conclude(f"Ended {in_words(process.name)} (pid {process.pid}){', killed' if process.killed else ''}.")
     if not ended:
         conclude(f"Nothing runs in {directory}.")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from regency.cli.context import Seconds, completed, current, directory_option, output_option, print_json
+from regency.cli.context import Seconds, completed, current, directory_option, output_option, print_json, say
 from regency.cli.waiting import waiting
 from regency.cluster.cluster import Cluster
 from regency.cluster.lab import STOP_GRACE_S, Lab
@@ -52,7 +52,11 @@ def lab() -> None:
 
 def _run(verb: Verb, targets: Sequence[str], *, grace_s: float = STOP_GRACE_S, wait: bool = True) -> None:
     with attached() as found, waiting(f"Waiting for {' '.join(targets)} to {_AWAITED.get(verb, verb.value)}"):
-        done = found.act(verb, targets, grace_s=grace_s, wait=wait)
+        try:
+            done = found.act(verb, targets, grace_s=grace_s, wait=wait)
+        except KeyboardInterrupt:
+            say(f"What was begun goes on without this command; {command_for(current().directory, 'status')} tells.")
+            raise
     if current().json:
         print_json(done)
         return

@@ -13,7 +13,6 @@ from regency.cli.asking.refusals import refusal
 from regency.cli.asking.trouble import warn_of_min_isr
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, cluster_wire
 from regency.cli.context import (
-    INT32_MAX,
     TOPIC_NAME,
     Count,
     cluster_options,
@@ -26,6 +25,7 @@ from regency.cli.context import (
 from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
 from regency.cli.topics.making import parse_assignment
+from regency.model.facts import MAX_PARTITIONS
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import Operation
 from regency.runtime.daemon_options import Renamed
@@ -43,7 +43,7 @@ class AlteredTopic(msgspec.Struct, frozen=True):
 
 @click.command("alter")
 @click.argument("name", type=TOPIC_NAME)
-@click.option("--partitions", type=Count(1, INT32_MAX), help="Number of partitions it shall have.")
+@click.option("--partitions", type=Count(1, MAX_PARTITIONS), help="Number of partitions it shall have.")
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each new partition, preferred leader first.")
 @click.option(
     "--set",

@@ -19,7 +19,6 @@ from regency.cli.asking.refusals import TopicMissing, check_partition
 from regency.cli.asking.trouble import never_writable
 from regency.cli.asking.wire import ClusterWire, PartitionFacts, TopicFacts, cluster_wire
 from regency.cli.context import (
-    INT32_MAX,
     TOPIC_NAME,
     Count,
     cluster_options,
@@ -36,6 +35,7 @@ from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
 from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
 from regency.cli.topics.replicas import PartitionRow, ask_replicas, estimated, told_by_broker
+from regency.model.facts import MAX_PARTITIONS
 from regency.model.kafka_errors import ErrorCode
 from regency.runtime.daemon_options import Renamed
 
@@ -69,7 +69,7 @@ def topics() -> None:
 
 @topics.command(short_help="Create a topic, and wait for its leaders.")
 @click.argument("name", type=TOPIC_NAME)
-@click.option("--partitions", type=Count(1, INT32_MAX), help="Number of partitions.  [default: the broker's]")
+@click.option("--partitions", type=Count(1, MAX_PARTITIONS), help="Number of partitions.  [default: the broker's]")
 @click.option("--replication-factor", type=Count(1, 32767), help="Copies of each.  [default: the broker's]")
 @click.option(
     "--set",

@@ -82,9 +82,9 @@ def noted(directory: Path, name: str) -> ProcessRef | None:
 
 
 def ended_words(end: EndRecord) -> str:
-    """Such as "ended with status 1", "was killed by SIGKILL (perhaps out of memory)"."""
+    """Such as "ended in order" (0, as after SIGTERM), "ended with status 1", "was killed by SIGKILL (perhaps ...)"."""
     if end.status >= 0:
-        return f"ended with status {end.status}"
+        return "ended in order" if end.status == 0 else f"ended with status {end.status}"
     memory = _OUT_OF_MEMORY.get(end.oom) if -end.status == signal.SIGKILL else None
     return f"was killed by {signal_name(end.status)}" + (f" ({memory})" if memory else "")
 

@@ -20,7 +20,7 @@ from regency.cluster import status
 from regency.cluster.agent import Agent
 from regency.cluster.health import ClusterSnapshot
 from regency.cluster.process.processes import ProcessState, end, send, state_of
-from regency.cluster.state import BrokerPorts, read_state
+from regency.cluster.state import BrokerPorts, in_words, read_state
 from regency.cluster.status import end_cluster
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from regency.runtime.zookeeper.session import ZkError
@@ -88,7 +88,7 @@ def test_second_up_is_refused_and_harms_nobody(up: Callable[..., Result], tmp_pa
     state = read_state(tmp_path / ".run")
     second = up()
     assert second.exit_code == 6
-    assert f"agent-1 (pid {state.processes[0].pid}). Stop it with `regency down`" in second.stderr
+    assert f"broker 1 (pid {state.processes[0].pid}). Stop it with `regency down`" in second.stderr
     assert read_state(tmp_path / ".run") == state
     assert len(state.alive(tmp_path / ".run")) == 1
 
@@ -100,7 +100,7 @@ def test_down_says_what_it_ended_and_up_starts_the_same_again(
     before = read_state(tmp_path / ".run")
     down = run("down")
     assert (down.exit_code, down.stderr) == (0, "")
-    assert down.stdout == "".join(f"Ended {ref.name} (pid {ref.pid}).\n" for ref in before.processes)
+    assert down.stdout == "".join(f"Ended {in_words(ref.name)} (pid {ref.pid}).\n" for ref in before.processes)
     assert before.alive(tmp_path / ".run") == []
     assert run("down").stdout == "Nothing runs in .run.\n"
     assert up().exit_code == 0
@@ -234,9 +234,9 @@ def test_up_makes_a_half_dead_cluster_whole_and_resumes_nothing(
     assert [ref.name for ref in state.alive(tmp_path / ".run")] == ["agent-1", "agent-2", "agent-3", "agent-4"]
     pids = {ref.name: ref.pid for ref in state.processes}
     assert repaired.stderr.splitlines() == [
+        "What is paused stays so: broker 3; `regency lab resume 3` resumes it.",
         f"Started broker 2 (pid {pids['agent-2']}).",
         f"Started broker 4 (pid {pids['agent-4']}).",
-        "Broker 3 is paused; resume it with `regency lab resume 3`.",
     ]
     assert state_of(state.processes[2]) is ProcessState.PAUSED
     run("lab", "resume", "3")

@@ -235,9 +235,18 @@ def test_the_script_of_a_shell_calls_the_command(run: Run, shell: str) -> None:
     assert f"{completing.VARIABLE}={shell}_complete" in result.stdout
 
 
-def test_bash_completes_by_the_script() -> None:
-    script = 'eval "$("$0" -m regency completion bash)"; COMP_WORDS=(regency completion z); COMP_CWORD=2; '
-    script += '_regency_completion "$PYREGENCY"; echo "${COMPREPLY[@]}"'
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("completion z", "zsh"),
+        ("up --set default.replication.f", "-o nospace\ndefault.replication.factor="),
+    ],
+)
+def test_bash_completes_by_the_script_and_puts_no_blank_behind_what_a_value_follows(words: str, completed: str) -> None:
+    script = (
+        f'eval "$("$0" -m regency completion bash)"; COMP_WORDS=(regency {words}); COMP_CWORD={words.count(" ") + 1}; '
+    )
+    script += 'compopt() { echo "$@"; }; _regency_completed "$PYREGENCY"; echo "${COMPREPLY[@]}"'
     done = subprocess.run(
         ["bash", "-c", script, sys.executable],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYREGENCY": str(Path(sys.executable).with_name("regency"))},
@@ -245,7 +254,7 @@ def test_bash_completes_by_the_script() -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "zsh"), done.stderr
+    assert (done.returncode, done.stdout.strip()) == (0, completed), done.stderr
 
 
 def test_a_terminal_shows_what_is_waited_for_and_for_how_long(

@@ -334,7 +334,7 @@ def test_an_agent_started_by_hand_is_part_of_the_cluster(
         ("agent-2", cluster.pid(2)),
         ("agent-1", pid),
     ]
-    with pytest.raises(ClusterRunning, match=rf"agent-1 \(pid {pid}\)"):
+    with pytest.raises(ClusterRunning, match=rf"broker 1 \(pid {pid}\)"):
         refuse_if_running(cluster.directory, cluster.state)
     cluster.start(1)  # harmless while it runs
     assert cluster.pid(1) == pid

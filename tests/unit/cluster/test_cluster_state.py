@@ -94,7 +94,7 @@ def test_second_start_is_refused_while_a_process_lives(
 ) -> None:
     ref = reference("agent-1", sleeper().pid)
     assert ref is not None
-    with pytest.raises(ClusterRunning, match=rf"agent-1 \(pid {ref.pid}\).*regency down"):
+    with pytest.raises(ClusterRunning, match=rf"broker 1 \(pid {ref.pid}\).*regency down"):
         refuse_if_running(tmp_path, a_state(ref))
 
 
