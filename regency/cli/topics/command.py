@@ -36,6 +36,7 @@ from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
 from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
 from regency.cli.topics.replicas import PartitionRow, ask_replicas, estimated, told_by_broker
+from regency.cli.topics.truncate import truncate_topic
 from regency.model.kafka_errors import ErrorCode
 from regency.runtime.daemon_options import Renamed
 
@@ -136,6 +137,7 @@ def create(
 topics.add_command(alter_topic)
 topics.add_command(delete_topics)
 topics.add_command(set_rf)
+topics.add_command(truncate_topic)
 
 
 @topics.command("list")

@@ -35,6 +35,8 @@ class Told(NamedTuple):
     """A topic's znodes are about to be taken away for good."""
     losing_state: Callable[[TopicPartition], None]
     """The state of a partition is about to be taken away."""
+    compacted: Callable[[TopicPartition], None]
+    """A partition may have holes from now on."""
 
 
 class Stage:
