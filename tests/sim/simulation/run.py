@@ -259,6 +259,7 @@ class _Run:
             facts.lossy_crash,
             clients.kill_client,
             clients.seek,
+            clients.look_again,
             clients.recreating,
             facts.removed.add,
             lost,

@@ -88,6 +88,11 @@ class Workload:
         for _, consumer in self._consumers:
             consumer.seek(partition, offset)
 
+    def look_again(self) -> None:
+        """All producers ask who leads."""
+        for _, _, producer in self._producers:
+            producer.look_again()
+
     def recreating(self, topic: str) -> None:
         """A topic is about to be deleted and made anew."""
         self._recreations.begin(topic)

@@ -244,7 +244,9 @@ def fitted(shape: Shape, seed: int) -> Shape:
     if drill is Kind.DRILL_LOST_TAILS:
         # Tails of some segments within seconds, which are synced by rolling and stopping only.
         storage = storage._replace(segment_bytes=120, retention_bytes=UNLIMITED)
-        shape = shape._replace(storage=storage, load=4.0, producers=("idempotent", "plain"))
+        # In one topic records expire, in another nothing does; both have followers enough.
+        topics = tuple(topic._replace(replication_factor=3) for topic in shape.topics)
+        shape = shape._replace(topics=topics, storage=storage, load=4.0, producers=("idempotent", "plain"))
     if drill is Kind.DRILL_LOST_WRITES:
         shape = shape._replace(heal_s=55.0)  # there is time for all of it
     if drill is Kind.DRILL_LATE_LEAVE:

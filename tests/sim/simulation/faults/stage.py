@@ -29,6 +29,8 @@ class Told(NamedTuple):
     """Kill a client; the number in [0, 1) says which."""
     seek: Callable[[TopicPartition, int], None]
     """Have consumers go on at an offset of a partition."""
+    look_again: Callable[[], None]
+    """Have producers ask who leads."""
     recreating: Callable[[str], None]
     """A topic is about to be deleted and made anew."""
     removing: Callable[[str], None]
