@@ -78,7 +78,7 @@ class TopicName(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Topics of the live cluster."""
-        return completed("topics", ctx, param, incomplete)
+        return completed("topics")(ctx, param, incomplete)
 
 
 class GroupName(click.ParamType[str]):
@@ -94,7 +94,7 @@ class GroupName(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Groups of the live cluster."""
-        return completed("groups", ctx, param, incomplete)
+        return completed("groups")(ctx, param, incomplete)
 
 
 class BrokerNumber(click.IntRange):
@@ -107,14 +107,18 @@ class BrokerNumber(click.IntRange):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Brokers of the live cluster."""
-        return completed("brokers", ctx, param, incomplete)
+        return completed("brokers")(ctx, param, incomplete)
 
 
-def completed(what: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def completed(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """What a shell offers there; see `regency.cli.completing`, which only a shell that asks loads."""
-    offers = importlib.import_module("regency.cli.completing")
-    found: list[CompletionItem] = getattr(offers, what)(ctx, param, incomplete)
-    return found
+
+    def offered(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        offers = importlib.import_module("regency.cli.completing")
+        found: list[CompletionItem] = getattr(offers, what)(ctx, param, incomplete)
+        return found
+
+    return offered
 
 
 BROKER_ID = BrokerNumber()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, Final
 
 import click
@@ -88,7 +87,7 @@ def output_type(command: str) -> Any:
 
 
 @click.command(short_help="Print the JSON schema of what a command prints with -o json.")
-@click.argument("command", nargs=-1, metavar="[COMMAND]...", shell_complete=partial(completed, "schemas"))
+@click.argument("command", nargs=-1, metavar="[COMMAND]...", shell_complete=completed("schemas"))
 def schema(command: tuple[str, ...]) -> None:
     """Print the JSON schema of what COMMAND prints with -o json; without COMMAND the commands that have one.
 

@@ -106,7 +106,7 @@ class Wanted(msgspec.Struct, frozen=True):
     "scope",
     multiple=True,
     metavar="TOPIC[:N,N]",
-    shell_complete=lambda ctx, param, incomplete: completed("topics", ctx, param, incomplete),
+    shell_complete=completed("topics"),
     help="Only this one, or these partitions of it; repeatable.  [default: what it has committed]",
 )
 @click.option("--to-earliest", is_flag=True, help="Where the logs begin.")
