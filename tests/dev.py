@@ -179,6 +179,12 @@ def compose_test(arguments: list[str]) -> int:
     return run([sys.executable, "-m", "compose_test", *arguments], env={**os.environ, "PYTHONPATH": paths})
 
 
+def compat(arguments: list[str]) -> int:
+    """`compat [NAME ...] [--short]`: other people's test suites against a cluster; --help lists them."""
+    paths = os.pathsep.join([str(ROOT / "tests" / "compat"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return run([sys.executable, "-m", "compat", *arguments], env={**os.environ, "PYTHONPATH": paths})
+
+
 def ci(_: list[str]) -> int:
     """The longer stages after ./dev test, each with its seconds and a cap."""
     prometheus([])
@@ -269,6 +275,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "prometheus": prometheus,
     "lock": lock,
     "compose-test": compose_test,
+    "compat": compat,
     "ci": ci,
 }
 

@@ -329,6 +329,21 @@ class LogManager:
         for logs in self._working():
             logs.write_log_starts_later()
 
+    def checkpoint_log_starts_of(
+        self, names: Iterable[TopicPartition], then: Callable[[list[TopicPartition]], None]
+    ) -> None:
+        """Checkpoint, soon, where these logs start, all others of their directories with them.
+
+        `then` is called for each directory when that is done, with those of the names that are in it; not where that
+        fails, nor for a log that is not here.
+        """
+        of_directory: dict[LogDirectory, list[TopicPartition]] = {}
+        for name in names:
+            if (log := self._logs.get(name)) is not None:
+                of_directory.setdefault(log.home, []).append(name)
+        for home, held in of_directory.items():
+            self._directories[home].write_log_starts_later(functools.partial(then, held))
+
     def run_retention(self, now_ms: int) -> Steps[None]:
         """Take expired segments out of use, and remove what was deleted long enough ago; in steps.
 

@@ -241,6 +241,10 @@ class MountedDisk:
         where = self._name("open", path)
         return self._descriptor((self._opened(where), where))
 
+    def open_existing(self, path: Path) -> int:
+        where = self._name("open_existing", path)
+        return self._descriptor((self._tree.file(where), where))
+
     def open_directory(self, path: Path) -> int:
         where = self._name("open_directory", path)
         opened = self._tree.directory(where), where
