@@ -160,7 +160,6 @@ class Tools:
             "Data verification is completed",
         )
 
-
     def kafka_ui(self) -> str:
         """The calls of kafbat's kafka-ui, made by Kafka's own AdminClient in their order."""
         return self.wrong(self.run(str(KAFKA_UI), self._servers), "ok button: delete a topic: gone")
