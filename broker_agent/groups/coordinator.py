@@ -2,8 +2,8 @@
 
 A shard is there while this broker leads its partition: made and loaded when that begins, unloaded when it ends,
 whatever ends it. What a shard wants done is done here: appends with the leader epoch it is led in, those of one turn of
-the loop as one batch; answers when nothing is half changed. Long work (loading, expiry, giving memory back) goes in slices of a few milliseconds, loads first and
-one after another. Passive but for the `later` it is given.
+the loop as one batch; answers when nothing is half changed. Long work (loading, expiry, giving memory back) goes in
+slices of a few milliseconds, loads first and one after another. Passive but for the `later` it is given.
 """
 
 from __future__ import annotations
@@ -427,7 +427,7 @@ class GroupCoordinator:
         return led if led.loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def _do(self, led: Led, effects: Effects) -> None:
-        """Have its appends begin in this turn, and answer; what is called comes back in when nothing is half changed."""
+        """Have its appends begin in this turn, and answer; what is called comes back when nothing is half changed."""
         if effects.appends and not led.waiting:
             self._later(0, lambda: self._write(led))
         led.waiting += effects.appends
