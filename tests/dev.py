@@ -217,7 +217,7 @@ def ci(_: list[str]) -> int:
                 statuses.append(stage(name, command, cap_s=cap_s, env=simulating(), into=said))
 
     beside = threading.Thread(target=simulate)
-    beside.start()  # in time of its own, so that nothing there can be late: it takes what the stages with clusters leave
+    beside.start()  # its time is virtual, so that nothing in it is late: it takes what clusters leave
     statuses += [stage(name, command, cap_s=cap_s, env=simulating()) for name, command, cap_s in stages]
     beside.join()
     return max(statuses)
