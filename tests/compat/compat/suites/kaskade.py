@@ -44,7 +44,7 @@ def _screen(suite: Suite, arguments: list[str], wanted: list[str]) -> str:
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", LANG="C.UTF-8", HOME=str(suite.directory))
-        os.execv(arguments[0], arguments)  # noqa: S606
+        os.execv(arguments[0], arguments)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     shown = b""
     missing = list(wanted)
