@@ -1,9 +1,9 @@
 """The group coordinator of a broker: shards for the partitions of `__consumer_offsets` that it leads. Data loop only.
 
 A shard is there while this broker leads its partition: made and loaded when that begins, unloaded when it ends,
-whatever ends it. What a shard wants done is done here: appends with the leader epoch it is led in, answers when nothing
-is half changed. Long work (loading, expiry, giving memory back) goes in slices of a few milliseconds, loads first and
-one after another. Passive but for the `later` it is given.
+whatever ends it. What a shard wants done is done here: appends with the leader epoch it is led in, those of one turn of
+the loop as one batch; answers when nothing is half changed. Long work (loading, expiry, giving memory back) goes in
+slices of a few milliseconds, loads first and one after another. Passive but for the `later` it is given.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -58,9 +59,12 @@ SLICE_STEPS: Final = 50
 """How long, and for how many steps, long work goes on before it lets others in."""
 SURVEYED_AT_ONCE: Final = 200
 """Offsets in one step of a survey."""
+MOST_TOGETHER_BYTES: Final = 256 << 10
+"""Keys and values of appends that are written as one batch: far below `max.message.bytes`, 1 MiB unless it is set."""
 RETRY_MS: Final = 1_000
 """Pause before a partition that could not be loaded, or a count that could not be read, is tried again."""
 
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _EPOCH_IS_OVER: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
@@ -77,6 +81,8 @@ class Led:
     """Attempts to load it that failed."""
     deleted_topics: set[str] = field(default_factory=set)
     """Of which the offsets shall go when it is loaded."""
+    waiting: list[Append] = field(default_factory=list)
+    """What this turn of the loop has to append, in order."""
 
 
 @dataclass(slots=True)
@@ -304,6 +310,7 @@ class GroupCoordinator:
         led = self._led.pop(number, None)
         if led is None:
             return
+        self._write(led)
         if led.loaded:
             if groups := sum(led.shard.states.values()):
                 logger.info("%s: not led here any more, %d groups are given up", led.partition, groups)
@@ -420,22 +427,47 @@ class GroupCoordinator:
         return led if led.loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def _do(self, led: Led, effects: Effects) -> None:
-        """Begin its appends, then answer; what is called comes back in when nothing is half changed."""
+        """Have its appends begin in this turn, and answer; what is called comes back when nothing is half changed."""
+        if effects.appends and not led.waiting:
+            self._later(0, lambda: self._write(led))
+        led.waiting += effects.appends
         with self._completions:
-            for append in effects.appends:
-                self._append(led, append)
             for answer in effects.answers:
                 self._completions.add(answer)
         if self._is_current(led):
             self._arm(led.shard.next_deadline_ms)
 
-    def _append(self, led: Led, append: Append) -> None:
+    def _write(self, led: Led) -> None:
+        """Append what waits: a batch costs as much as many of its records. Called again, it finds nothing."""
+        together: list[Append] = []
+        size = 0
+        waiting, led.waiting = led.waiting, []
+        for append in waiting:
+            own = sum(len(key) + len(value or b"") for key, value in append.records)
+            if together and size + own > MOST_TOGETHER_BYTES:
+                self._append(led, together)
+                together, size = [], 0
+            together.append(append)
+            size += own
+        if together:
+            self._append(led, together)
+
+    def _append(self, led: Led, appends: Sequence[Append]) -> None:
         def respond(result: ProduceResult) -> None:
+            if result.error in _TOO_LARGE and len(appends) > 1:  # by a setting of the topic: each has to fit by itself
+                for append in appends:
+                    self._append(led, [append])
+                return
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER if result.error in _EPOCH_IS_OVER else result.error
             with self._completions:
-                self._completions.add(lambda: self._do(led, append.done(error, self._now())))
+                for append in appends:
+                    self._completions.add(partial(done, append, error))
 
-        batch = encode_batch(append.records, self._clock.wall_ms(), self._settings.offsets_topic_compression_codec)
+        def done(append: Append, error: ErrorCode) -> None:
+            self._do(led, append.done(error, self._now()))
+
+        records = [record for append in appends for record in append.records]
+        batch = encode_batch(records, self._clock.wall_ms(), self._settings.offsets_topic_compression_codec)
         crash_point("groups.append.before_log")
         self._replicas.append_own(led.partition, led.epoch, self._settings.offsets_commit_timeout_ms, batch, respond)
 

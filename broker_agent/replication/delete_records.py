@@ -20,6 +20,8 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.log_config import DELETE
 from regency.model.topic_names import is_internal
 
+LEAST_WAIT_MS = 1_000
+"""Of any request: one of 0 ms succeeds in Kafka where there is one replica; here the disk is asked first."""
 TO_HIGH_WATERMARK = -1
 """Offset that asks to delete all that is committed."""
 
@@ -44,7 +46,8 @@ class DeletePath:
         if not required:
             hosting.completions.add(lambda: respond(results))
             return
-        waiting = _DelayedDelete(self, hosting.clock.monotonic_ms() + timeout_ms, results, required, respond)
+        deadline_ms = hosting.clock.monotonic_ms() + max(timeout_ms, LEAST_WAIT_MS)
+        waiting = _DelayedDelete(self, deadline_ms, results, required, respond)
         hosting.wait(hosting.deletes, waiting)
         hosting.logs.checkpoint_log_starts_of(required, partial(self._written, waiting))
 

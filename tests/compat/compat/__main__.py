@@ -10,25 +10,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from compat.page import Report, keep, write
 from compat.suite import OUT, CannotRun, Case, Outcome, Suite, Target, say
 from compat.suites import SUITES
 from regency import Cluster
 
 PASSED, FAILED, CANNOT_RUN = 0, 1, 3
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What one suite found. `cannot_run` says why it found nothing."""
-
-    suite: str
-    what: str
-    seconds: float
-    cases: list[Case]
-    cannot_run: str = ""
-
-    def count(self, outcome: Outcome) -> int:
-        """How many tests ended so."""
-        return sum(case.outcome is outcome for case in self.cases)
 
 
 def main() -> int:
@@ -40,6 +27,11 @@ def main() -> int:
     else:
         for report in reports:
             _print(report)
+    if options.keep:
+        for report in reports:
+            if not report.cannot_run:
+                keep(report)
+        say(f"{write()} is made again")
     failed = sum(report.count(Outcome.FAILED) for report in reports)
     passed = sum(report.count(Outcome.PASSED) for report in reports)
     left_out = sum(report.count(Outcome.LEFT_OUT) for report in reports)
@@ -67,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="suites; all where none is named")
     parser.add_argument("--short", action="store_true", help="the short form, for every change")
+    parser.add_argument("--keep", action="store_true", help="write reports, and the page of docs/internals from them")
     parser.add_argument("--lenient", action="store_true", help="a suite that cannot be had is said, and is no failure")
     parser.add_argument("--bootstrap-server", metavar="ADDRESS", help="test what runs there, such as Apache Kafka")
     parser.add_argument("--zookeeper", metavar="ADDRESS", default="", help="its ZooKeeper, where a suite asks for it")
@@ -102,6 +95,8 @@ def _run(suite: Suite, options: argparse.Namespace) -> Report:
 
 def _on_a_cluster(suite: Suite, *, short: bool) -> list[Case]:
     """On a cluster of its own, which is kept in tests/out where a test failed."""
+    if suite.brokers == 0:
+        return suite.run(suite, Target("", "", 0, short=short))
     directory = OUT / f"{suite.name}-cluster"
     shutil.rmtree(directory, ignore_errors=True)
     with Cluster(brokers=suite.brokers, settings=dict(suite.settings), directory=directory) as cluster:

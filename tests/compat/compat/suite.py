@@ -62,6 +62,7 @@ class Suite(msgspec.Struct, frozen=True):
     """Without one of these it cannot be run."""
     run: Callable[[Suite, Target], list[Case]]
     brokers: int = 3
+    """Of the cluster that is started for it; 0: it starts its own."""
     settings: Mapping[str, str | int | float] = {}
     left_out: Mapping[str, str] = {}
 

@@ -69,6 +69,15 @@ def test_who_has_nothing_below_is_answered_at_once(led) -> None:
     assert starts(led) == [3, 3, 3]
 
 
+def test_a_request_without_patience_is_given_a_second(led) -> None:
+    led.sever(1, 3)
+    answers = ask(led[1], 3, timeout_ms=0)
+    led.advance(900)
+    assert answers == []
+    led.advance(200)
+    assert [answer.error for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
 @pytest.mark.parametrize("offset", [6, -2])
 def test_what_is_not_committed_or_no_offset_is_out_of_range(led, offset) -> None:
     assert ask(led[1], offset) == [DeletedRecords(ErrorCode.OFFSET_OUT_OF_RANGE)]

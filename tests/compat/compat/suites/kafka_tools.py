@@ -29,6 +29,7 @@ POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+KAFKA_UI: Final = Path(__file__).parents[2] / "java" / "KafkaUi.java"
 RECORDS: Final = 20_000
 COMPACTED: Final = 20_000
 
@@ -61,7 +62,7 @@ class Tools:
         """Nothing where it ended with 0 and said everything that was expected."""
         status, said = outcome
         if status != 0:
-            return f"ended with {status}: {first(said.splitlines(), 'rror|xception|ailed') or _end(said)}"
+            return f"ended with {status}: {first(said.splitlines(), 'FAILED|rror|xception|ailed') or _end(said)}"
         lacks = [pattern for pattern in expected if not re.search(pattern, said)]
         return f"did not say {lacks[0]!r}: {_end(said)}" if lacks else ""
 
@@ -159,6 +160,10 @@ class Tools:
             "Data verification is completed",
         )
 
+    def kafka_ui(self) -> str:
+        """The calls of kafbat's kafka-ui, made by Kafka's own AdminClient in their order."""
+        return self.wrong(self.run(str(KAFKA_UI), self._servers), "ok button: delete a topic: gone")
+
 
 def _end(said: str) -> str:
     return " ".join(said.split())[-150:]
@@ -187,6 +192,7 @@ def run(suite: Suite, target: Target) -> list[Case]:
         ("ConsumerGroupCommand", tools.group_command),
         ("DeleteRecordsCommand", tools.delete_records),
         ("LogCompactionTester", tools.compaction),
+        ("what kafbat's kafka-ui calls, by Kafka's AdminClient", tools.kafka_ui),
     ]
     return [timed(name, work) for name, work in cases if name not in suite.left_out]
 

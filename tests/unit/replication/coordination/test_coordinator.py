@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from regency.broker_agent.groups.api import Caller, SyncRequest
 from regency.kafka.groups.placement import OFFSETS_TOPIC
+from regency.kafka.record_batch import iter_batches
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -27,6 +30,31 @@ def test_a_commit_that_the_replicas_do_not_take_in_time_is_answered_so(cluster, 
     answers = coordination.commit()
     coordination.advance(6_000)
     assert answers == [{READ: ErrorCode.REQUEST_TIMED_OUT}]
+
+
+def test_commits_of_one_turn_are_one_batch_in_their_order(cluster, coordination) -> None:
+    answers = [coordination.commit({READ: offset}, group_id=group) for offset, group in ((1, "a"), (2, "b"), (3, "a"))]
+    coordination.settle()
+    assert answers == [[{READ: ErrorCode.NONE}]] * 3
+    assert (coordination.committed(group_id="a"), coordination.committed(group_id="b")) == (3, 2)
+    read = cluster[1].manager.read_led(HOME, 0, 10_000)
+    assert [header.record_count for _, header in iter_batches(read.records)] == [3]
+
+
+def test_commits_that_do_not_fit_together_are_written_one_by_one(cluster, coordination) -> None:
+    log = cluster[1].logs.get(HOME)
+    log.config = msgspec.structs.replace(log.config, max_message_bytes=300)
+    answers = [coordination.commit({READ: offset}, group_id=f"group {offset}") for offset in range(9)]
+    coordination.settle()
+    assert answers == [[{READ: ErrorCode.NONE}]] * 9
+    assert [coordination.committed(group_id=f"group {offset}") for offset in range(9)] == list(range(9))
+
+
+def test_what_is_still_to_be_written_when_the_leadership_ends_is_told_so(cluster, coordination) -> None:
+    answers = coordination.commit()
+    cluster.lead(2, partition=HOME)
+    coordination.settle()
+    assert answers == [{READ: ErrorCode.NOT_COORDINATOR}]
 
 
 def test_groups_move_with_their_partition(cluster, coordination, coordinate) -> None:
@@ -64,6 +92,7 @@ def test_a_commit_under_way_when_the_leadership_ends_is_told_so(cluster, coordin
 def test_a_later_epoch_of_the_same_leader_changes_nothing(cluster, coordination) -> None:
     coordination.commit()
     cluster.lead(1, partition=HOME)
+    coordination.settle()
     assert coordination.committed() == 5
     answers = coordination.commit({READ: 6})
     coordination.settle()
