@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from breaking.tcp_proxy import TcpProxy
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -56,6 +57,18 @@ def wires(
         leave_evidence(request.node, cluster)
 
 
+def is_created(broker: BrokerPorts) -> bool:
+    """Whether the broker had topic u created; not where its connection with the controller is found forgotten by it."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_server, "log_level": 0})
+    topic = NewTopic("u", num_partitions=1, replication_factor=2)
+    try:
+        admin.create_topics([topic], operation_timeout=20, request_timeout=25)["u"].result(timeout=30)
+    except KafkaException as error:
+        assert error.args[0].code() == KafkaError.REQUEST_TIMED_OUT, error
+        return False
+    return True
+
+
 @pytest.mark.timeout(120)
 def test_leaders_are_elected_and_topics_created_although_every_connection_is_forgotten(
     wires: tuple[Cluster, list[TcpProxy]],
@@ -84,7 +97,5 @@ def test_leaders_are_elected_and_topics_created_although_every_connection_is_for
         lambda: all(has_heard(each) for each in others), within=HEARD_WITHIN_S, what="all have heard of new leaders"
     )
     kept.write(500)
-    admin = AdminClient({"bootstrap.servers": others[0].bootstrap_server, "log_level": 0})
-    topic = NewTopic("u", num_partitions=1, replication_factor=2)
-    admin.create_topics([topic], operation_timeout=20, request_timeout=25)["u"].result(timeout=30)
+    assert is_created(others[0]) or is_created(others[0]), "the second attempt takes a new channel"
     kept.assert_nothing_lost()
