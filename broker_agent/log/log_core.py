@@ -18,7 +18,6 @@ from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.producer_state import ProducerStates, remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.retention import must_roll
 from regency.broker_agent.log.segment_swap import SegmentSwap
-from regency.broker_agent.log.segments.checked_read import EpochSpan
 from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.segments.index_building import IndexBuilding
 from regency.broker_agent.log.segments.open_files import OpenFiles
@@ -457,10 +456,6 @@ class LogCore:
         self._epochs.path = directory / self._epochs.path.name
         self._flusher.renamed()
         self.sync_cut_later()  # under the old name it may not have been found
-
-    def _epoch_span(self, offset: int) -> EpochSpan:
-        """The leader epoch of the batch that begins at `offset`: one that reaches below the log start too."""
-        return self._epochs.span_at(max(offset, self._log_start))
 
     def _damaged(self, error: CorruptFile, offset: Offset = UNKNOWN_OFFSET) -> LogDamaged:
         """Take in that a file is damaged where it had to be walked over; returns what to raise."""

@@ -166,7 +166,7 @@ class PartitionLog(LogCore):
                 max_offset=max_offset,
                 log_end=self._log_end,
                 min_one_batch=min_one_batch,
-                epochs=self._epoch_span,
+                epochs=self._epochs.span_at,
             )
         except CorruptFile as error:
             raise self._damaged(error, offset) from error
