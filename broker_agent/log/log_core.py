@@ -500,15 +500,17 @@ class LogCore:
     def _stop_cleaning(self) -> None:
         """What is under way to compact the log must not reach it any more. Raises OSError.
 
-        A swap that has begun ends in between: names may not be on the disk then.
+        A swap that has begun ends in between: names may not be on the disk then. Where descriptors are short, all goes
+        on.
         """
-        self.cleaning = None
-        swap, self._swap = self._swap, None
+        swap = self._swap
         if swap is not None:
-            logger.info("%s: its compaction is broken off", self.topic_partition)
             self._unsettle(names=True)
             swap.interrupt()
+            logger.info("%s: its compaction is broken off", self.topic_partition)
+            self._swap = None
             self._services.trash.put(swap.removed, self.config.file_delete_delay_ms)
+        self.cleaning = None
 
     def _give_up(self) -> None:
         """Use no file any more."""
