@@ -84,7 +84,7 @@ class LeaderEpochCache:
         return None
 
     def span_at(self, offset: int) -> EpochSpan:
-        """The epoch of the batch that holds `offset`, and where the next one begins."""
+        """The epoch of the batch at `offset`, and where the next one begins."""
         found: LeaderEpoch | None = None
         for epoch, start in self._entries:
             if start > offset:

@@ -80,13 +80,12 @@ def check_batches(data: bytes, offset: int, bound: int, spans: EpochSpans, *, is
                 return Checked(at, expected, "its checksum is wrong", in_line)
             if not in_line:
                 return Checked(at, expected, "", in_line=False)
-            last = base + delta
-            if epoch != epoch_now or last >= epoch_end:
-                why = _epoch_flaw(last, epoch, spans)
+            if epoch != epoch_now or base >= epoch_end:
+                why = _epoch_flaw(base, epoch, spans)
                 if why:
                     break
-                epoch_now, epoch_end = epoch, spans(last).end
-            at, expected, highest = following, last + 1, NO_END
+                epoch_now, epoch_end = epoch, spans(base).end
+            at, expected, highest = following, base + delta + 1, NO_END
     return Checked(at, expected, why, in_line=True)
 
 
@@ -121,7 +120,7 @@ def judge_chain(data: bytes, before: int | None, follower: Callable[[int], int],
             return _judged(links, before, base)
         if crc32c(memoryview(data)[at + _CHECKED_FROM : at + size]) != crc:
             why = "its checksum is wrong"
-        links.append(Link(at, size, base, base + delta + 1, why or _epoch_flaw(base + delta, epoch, spans)))
+        links.append(Link(at, size, base, base + delta + 1, why or _epoch_flaw(base, epoch, spans)))
         at += size
     return _judged(links, before, follower(at))
 
@@ -146,12 +145,11 @@ def _header_flaw(length: int, magic: int) -> str:
     return f"its format is {magic}, not {MAGIC}" if magic != MAGIC else ""
 
 
-def _epoch_flaw(last: int, epoch: int, spans: EpochSpans) -> str:
-    """By a batch's last offset: below the log start no epoch is known, and a batch may reach above it."""
-    known = spans(last).epoch
+def _epoch_flaw(base: int, epoch: int, spans: EpochSpans) -> str:
+    known = spans(base).epoch
     if known is None or epoch in (known, _NO_EPOCH):
         return ""
-    return f"its leader epoch is {epoch}, and leader-epoch-checkpoint has {known} at offset {last}"
+    return f"its leader epoch is {epoch}, and leader-epoch-checkpoint has {known} at offset {base}"
 
 
 _BASE_OFFSET_BYTES: Final = 8

@@ -151,7 +151,7 @@ def test_one_damaged_log_harms_no_other_and_fails_no_directory(disk, log, batch)
 
 def test_a_flipped_leader_epoch_is_not_passed_on(log):
     flip(log_file(log), 3 * len(original(log)[0][1]) + 15)
-    with pytest.raises(LogDamaged, match="its leader epoch is 5, and leader-epoch-checkpoint has 4 at offset 7"):
+    with pytest.raises(LogDamaged, match="its leader epoch is 5, and leader-epoch-checkpoint has 4 at offset 6"):
         read(log, 6)
 
 
