@@ -18,7 +18,6 @@ from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.producer_state import ProducerStates, remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.retention import must_roll
 from regency.broker_agent.log.segment_swap import SegmentSwap
-from regency.broker_agent.log.segments.checked_read import EpochSpan
 from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.segments.index_building import IndexBuilding
 from regency.broker_agent.log.segments.open_files import OpenFiles
@@ -458,10 +457,6 @@ class LogCore:
         self._flusher.renamed()
         self.sync_cut_later()  # under the old name it may not have been found
 
-    def _epoch_span(self, offset: int) -> EpochSpan:
-        """The leader epoch of the batch that begins at `offset`: one that reaches below the log start too."""
-        return self._epochs.span_at(max(offset, self._log_start))
-
     def _damaged(self, error: CorruptFile, offset: Offset = UNKNOWN_OFFSET) -> LogDamaged:
         """Take in that a file is damaged where it had to be walked over; returns what to raise."""
         flaw = error.flaw._replace(offset=offset)
@@ -505,15 +500,17 @@ class LogCore:
     def _stop_cleaning(self) -> None:
         """What is under way to compact the log must not reach it any more. Raises OSError.
 
-        A swap that has begun ends in between: names may not be on the disk then.
+        A swap that has begun ends in between: names may not be on the disk then. Where descriptors are short, all goes
+        on.
         """
-        self.cleaning = None
-        swap, self._swap = self._swap, None
+        swap = self._swap
         if swap is not None:
-            logger.info("%s: its compaction is broken off", self.topic_partition)
             self._unsettle(names=True)
             swap.interrupt()
+            logger.info("%s: its compaction is broken off", self.topic_partition)
+            self._swap = None
             self._services.trash.put(swap.removed, self.config.file_delete_delay_ms)
+        self.cleaning = None
 
     def _give_up(self) -> None:
         """Use no file any more."""

@@ -166,7 +166,7 @@ class PartitionLog(LogCore):
                 max_offset=max_offset,
                 log_end=self._log_end,
                 min_one_batch=min_one_batch,
-                epochs=self._epoch_span,
+                epochs=self._epochs.span_at,
             )
         except CorruptFile as error:
             raise self._damaged(error, offset) from error
@@ -250,9 +250,15 @@ class PartitionLog(LogCore):
 
     @_on_disk
     def prepare_cut(self, offset: Offset) -> bool:
-        """Lower the recovery point to where `truncate_to(offset)` cuts; False until the log is settled."""
+        """Lower the recovery point to where `truncate_to(offset)` cuts; False until the log is settled.
+
+        A compaction of what is above is broken off: a start would take its holes for damage.
+        """
         if self._log_start < offset < self._log_end:
-            self._unsettle(point=self._flusher.ends_at(self._segments.find_cut(offset).end))
+            end = self._segments.find_cut(offset).end
+            if end < self.recovery_point:
+                self._stop_cleaning()
+            self._unsettle(point=self._flusher.ends_at(end))
         return not self.unsettled.point
 
     @_on_disk
@@ -425,8 +431,9 @@ class PartitionLog(LogCore):
     def end_cleaning(self, job: CleaningJob, cleaned: Cleaned, then: Callable[[], None]) -> None:
         """Take in what a cleaner has made of `job`; `then` is called when the log is that, at once or later.
 
-        It is not called where the log was cut off, closed or lost meanwhile. Nothing is taken in where segments that
-        were cleaned are gone, as retention removes them: then `then` is called too.
+        It is not called where the log was cut off, or is about to be, closed or lost meanwhile. Nothing is taken in
+        where segments that were cleaned are gone, as retention removes them: then `then` is called too. A checkpoint
+        must have the recovery point of now.
         """
         if self.cleaning is not job:
             return
@@ -454,10 +461,14 @@ class PartitionLog(LogCore):
 
         swap = SegmentSwap(self._segments, replacements, make, self._services.disk, self._services.worker, done)
         self._swap = swap
-        if replacements:
-            swap.begin()
-        else:
+        if not replacements:
             done(None)
+            return
+        try:
+            swap.begin()
+        except OSError:
+            self._swap = self.cleaning = None  # where descriptors were short, it is cleaned once more
+            raise
 
     def _replacements(self, cleaned: Cleaned) -> list[Replacement] | None:
         """The segments that are to be replaced, by what replaces them; None where one is gone, or is another."""

@@ -132,6 +132,7 @@ class _Opening:
         chain = Segments(self._directory, self._files, segments)
         if not segments:
             chain.create(log_start, self._config, self._now_ms)
+            self._disk.sync_path(self._directory)  # the name alone says where it begins, once no checkpoint does
         crash_point("log.recovery.before_epochs")
         epochs = self._load_epochs(chain, log_start, log_end)
         crash_point("log.recovery.before_producers")
@@ -321,8 +322,12 @@ class _Opening:
         return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
-        """Whether offsets are missing that a crash may have lost. What was synced was compacted."""
-        return base > end >= self._found.recovery_point and not self._found.clean
+        """Whether offsets are missing that a crash may have lost. What was synced was compacted.
+
+        A hole may reach from below the recovery point to above: a log ends in one where it was cut off in one, and what
+        stood behind has come back.
+        """
+        return base > max(end, self._found.recovery_point) and not self._found.clean
 
     def _is_believed(self, header: BatchHeader, after: Offset | None) -> bool:
         """Whether a batch stands above a hole in its segment by right: a leader that compacts sent it so.

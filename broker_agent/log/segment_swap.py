@@ -78,21 +78,19 @@ class SegmentSwap:
         remove_cleaned(self._disk, self._segments.directory)  # with one that is left, it would remove these
 
     def interrupt(self) -> None:
-        """End here, before what is in the log is cut off: what was replaced is, all else is as before. Raises OSError.
+        """End here, before what is in the log is cut off: what was replaced is, all else is as before.
 
-        Names may not be on the disk then.
+        Names may not be on the disk then. Raises OSError; where descriptors are short, the swap goes on.
         """
-        if self._is_over:
-            return
-        self._is_over = True
         crash_point("log.compaction.before_interrupt")
+        if self._replaced:
+            self._disk.sync_path(self._segments.directory)
+        self._is_over = True
+        crash_point("log.compaction.before_interrupted_names")
         for replacement in self._waiting:
             for path in reversed(self._files(replacement.base)):
                 self._disk.remove(path.with_name(path.name + SWAP), missing_ok=True)
-        if self._replaced:
-            self._disk.sync_path(self._segments.directory)
-            crash_point("log.compaction.before_interrupted_names")
-            self._drop_suffixes()
+        self._drop_suffixes()
 
     def give_up(self) -> None:
         """The log is no more in use: do nothing from now on."""

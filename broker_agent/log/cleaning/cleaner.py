@@ -7,7 +7,8 @@ Source: LogCleaner.Cleaner of Kafka 3.9, `buildOffsetMap`, `groupSegmentsBySize`
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -136,7 +137,7 @@ class _Cleaner:
         except ValueError as error:
             raise Uncleanable(f"{path}: {error}.") from error
 
-    def _pieces(self, segment: _Closed) -> Iterator[Piece]:
+    def _pieces(self, segment: _Closed) -> Generator[Piece, None, None]:
         path = offset_file(self._directory, segment.base, LOG)
         fd = self._disk.open_existing(path)
         try:
@@ -167,18 +168,19 @@ class _Cleaner:
         for segment in segments:
             if segment.upper <= job.first_dirty:
                 continue
-            for piece in self._pieces(segment):
-                batches = self._put(offsets, piece, transactions)
-                if batches:
-                    end = max(end, piece.places[batches - 1][1].next_offset)
-                if batches < len(piece.places):
-                    if end == job.first_dirty:
-                        raise Uncleanable(
-                            f"{self._directory}: the offset map has no room for a single batch: {offsets.capacity} "
-                            "keys are too few. Raise log.cleaner.dedupe.buffer.size."
-                        )
-                    return end
-                yield piece.size
+            with closing(self._pieces(segment)) as pieces:
+                for piece in pieces:
+                    batches = self._put(offsets, piece, transactions)
+                    if batches:
+                        end = max(end, piece.places[batches - 1][1].next_offset)
+                    if batches < len(piece.places):
+                        if end == job.first_dirty:
+                            raise Uncleanable(
+                                f"{self._directory}: the offset map has no room for a single batch: {offsets.capacity} "
+                                "keys are too few. Raise log.cleaner.dedupe.buffer.size."
+                            )
+                        return end
+                    yield piece.size
             end = segment.upper  # also where the next batch is further on (KAFKA-8764)
         return end
 
@@ -221,13 +223,14 @@ class _Cleaner:
             last = next((segment for segment in reversed(group) if segment.size), None)
             for segment in group:
                 left = segment.size
-                for piece in self._pieces(segment):
-                    left -= piece.size
-                    is_last = segment is last and not left
-                    kept = list(keep(piece, round_, transactions, self._tally, is_last=is_last))
-                    is_changed |= len(kept) < len(piece.places) or any(each.is_changed for each in kept)
-                    written = self._append(target, kept)
-                    yield piece.size + written
+                with closing(self._pieces(segment)) as pieces:
+                    for piece in pieces:
+                        left -= piece.size
+                        is_last = segment is last and not left
+                        kept = list(keep(piece, round_, transactions, self._tally, is_last=is_last))
+                        is_changed |= len(kept) < len(piece.places) or any(each.is_changed for each in kept)
+                        written = self._append(target, kept)
+                        yield piece.size + written
             if is_changed:
                 self._finish(target, transactions)
                 yield 0

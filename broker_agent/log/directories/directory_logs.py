@@ -179,11 +179,12 @@ class DirectoryLogs:
             except OSError as error:
                 self.directory.fail(error)
 
-    def write_recovery_points_later(self) -> None:
-        """Checkpoint the recovery points soon."""
+    def write_recovery_points_later(self, then: Callable[[], None] = lambda: None) -> None:
+        """Checkpoint the recovery points soon; `then` is called on the data loop when that is done."""
 
         def written() -> None:
             self.recovery_points_written = True
+            then()
 
         self.recovery_points_written = False
         self._write_later([self._decide_recovery_points()], written)

@@ -123,7 +123,7 @@ class LogCleaning:
         best: tuple[Dirty, PartitionLog] | None = None
         most, delay_ms = 0.0, 0
         for log in self._compacted():
-            dirty = log.dirty_part(now_ms) if self._is_held(log) else None
+            dirty = log.dirty_part(now_ms) if self._may_be_cleaned(log) else None
             if dirty is not None:
                 most, delay_ms = max(most, dirty.ratio), max(delay_ms, dirty.delay_ms)
                 if dirty.is_due and (best is None or dirty.ratio > best[0].ratio):
@@ -131,7 +131,7 @@ class LogCleaning:
             yield
         self.counts.dirty_percent = int(100 * most)
         self.counts.delay_seconds = delay_ms // 1000
-        if best is not None and self._is_held(best[1]) and self._running is None:
+        if best is not None and self._may_be_cleaned(best[1]) and self._running is None:
             self._begin(best[1], now_ms)
 
     def _compacted(self) -> Iterator[PartitionLog]:
@@ -142,6 +142,11 @@ class LogCleaning:
 
     def _is_held(self, log: PartitionLog) -> bool:
         return self._logs.get(log.topic_partition) is log
+
+    def _may_be_cleaned(self, log: PartitionLog) -> bool:
+        """Whether that has not changed since the look began: between two steps anything may."""
+        is_copied = self._logs.futures.get(log.topic_partition) is not None
+        return self._is_held(log) and is_compacted(log.config) and not is_copied
 
     def _begin(self, log: PartitionLog, now_ms: int) -> None:
         dirty = log.dirty_part(now_ms)  # it may have been cut off between two steps
@@ -169,8 +174,14 @@ class LogCleaning:
             self._failed(log, outcome)
 
     def _take_in(self, running: _Running, cleaned: Cleaned) -> None:
-        log = running.log
+        """Have the disk know first up to where the log was synced: a start takes holes above that for damage."""
         self._running = self._taken_in = running
+        logs = self._logs.directory(running.log.home.path)
+        if logs is not None:
+            logs.write_recovery_points_later(lambda: self._swap_in(running, cleaned))
+
+    def _swap_in(self, running: _Running, cleaned: Cleaned) -> None:
+        log = running.log
 
         def over() -> None:
             if self._running is running:

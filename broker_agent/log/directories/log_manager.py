@@ -23,6 +23,7 @@ from regency.broker_agent.log.log_core import LogServices
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segments.open_files import OpenFiles
+from regency.broker_agent.log.selection import is_compacted
 from regency.broker_agent.ports import Worker
 from regency.broker_agent.steps import Steps
 from regency.kafka.logfiles.file_names import DirectoryKind
@@ -260,12 +261,18 @@ class LogManager:
                 logger.warning("%s is not assigned to this broker any more; kept as %s", topic_partition, log.directory)
 
     def set_configs(self, configs: Mapping[str, LogConfig]) -> None:
-        """Let all logs of these topics go by their new settings from now on. Looks at every log, once."""
+        """Let all logs of these topics go by their new settings from now on. Looks at every log, once.
+
+        Of one that is not to be compacted any more no compaction goes on, unless descriptors are short this moment.
+        """
         for logs in (self._logs, self.futures.all()):
-            for topic_partition, log in logs.items():
+            for topic_partition, log in list(logs.items()):
                 config = configs.get(topic_partition.topic)
-                if config is not None:
-                    log.config = config
+                if config is None:
+                    continue
+                if is_compacted(log.config) and not is_compacted(config):
+                    self._tried(log.stop_cleaning)
+                log.config = config
 
     def settle(self, topic_partitions: Iterable[TopicPartition], then: Callable[[], None]) -> None:
         """Have the disk know, soon, where these logs were cut off or are about to be; all of a directory in one go.

@@ -223,3 +223,13 @@ def test_an_unknown_producer_may_go_on_anywhere_where_its_batches_may_be_compact
     log = disk.log()
     log.append_as_leader(batch(NOW, producer=(9, 0, 5)), 0, NOW)
     assert log.log_end_offset == 1
+
+
+def test_a_log_that_begins_in_a_hole_is_read_whatever_leader_epoch_stands_before(disk, batch):
+    log = disk.log()
+    log.append_as_follower(batch(NOW, base=0, epoch=1) + batch(NOW, base=5, epoch=2))
+    log.set_high_watermark(6)
+    log.maybe_increment_log_start(3)
+    assert log.epoch_entries == ((2, 3),)
+    log = disk.reopen(clean=True)
+    assert [header.base_offset for _, header in iter_batches(served(log, 3))] == [5]

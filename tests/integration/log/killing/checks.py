@@ -143,7 +143,7 @@ class Kills:
             for path in directory.glob("*-[0-9]"):
                 read_epochs(path / "leader-epoch-checkpoint")
                 held = ledger.logs.get(path.name)
-                if held is not None and not held.is_emptied:
+                if held is not None and not held.is_unheard:
                     end = held.end if held.is_compacted else end_of_files(path)
                     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
                         assert offsets[name].get(path.name, 0) <= end, (name, path)
@@ -225,7 +225,7 @@ def check_contents(ledger: Ledger, manager: LogManager, found: dict[str, Found])
     assert set(ledger.logs) - ledger.maybe_gone <= set(found) <= set(ledger.logs)
     for name, log in by_name(manager).items():
         held, here = ledger.logs[name], found[name]
-        if not (held.is_emptied and here.start == here.end):
+        if not (held.is_unheard and here.start == here.end):
             assert held.least_start <= here.start <= max(held.start, held.least_start), name
             assert held.least_end <= here.end <= held.end or held.is_emptied, (name, here.end, vars(held))
         expected = [each for each in held.batches.values() if here.start < each.following and each.base < here.end]

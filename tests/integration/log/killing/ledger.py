@@ -19,6 +19,8 @@ class Held:
         self.batches: dict[int, Batch] = {}
         self.is_emptied = False
         """Whether it may also be empty, wherever it begins."""
+        self.is_unheard = False
+        """Whether the disk may not know that it was emptied, and so it may begin elsewhere: until it is appended to."""
         self.is_compacted = False
         """Whether records may be gone that had a later one of their key when the log was compacted."""
         self.may_be_gone: set[int] = set()
@@ -51,7 +53,7 @@ class Held:
         self.mark = min(self.mark, self.least_end)
 
     def start_over(self, offset: int) -> None:
-        self.is_emptied = True
+        self.is_emptied = self.is_unheard = True
         self.least_end = offset
         self.mark = 0
 
@@ -123,6 +125,7 @@ class Ledger:
                 self.maybe_gone.discard(name)
             case "append":
                 self.logs[name].least_end = self.logs[name].end
+                self.logs[name].is_unheard = False
             case "cut":
                 held = self.logs[name]
                 if not held.is_emptied:
