@@ -90,7 +90,7 @@ def test_with_too_few_brokers_the_topic_is_not_asked_for_and_the_log_says_why(se
         for _ in range(5):
             await client.ask(find("g"), 3)
         assert h.admin.forwarded == []
-        (told,) = [record.message for record in caplog.records if "groups wait" in record.message]
+        (told,) = [message for message in caplog.messages if "groups wait" in message]
         assert told == (
             "groups wait, as __consumer_offsets cannot be created (1 times): offsets.topic.replication.factor=4 needs "
             "4 live brokers, 3 live: start more, or lower it on all of them"

@@ -105,7 +105,7 @@ def test_records_that_are_not_known_or_damaged_are_left_out_and_told(load, caplo
     taker = load(strange)
     assert taker.committed() == 5
     assert taker.coordinator.loads.unusable_records == 1
-    assert [record for record in caplog.records if "is left out" in record.message] != []
+    assert any("is left out" in message for message in caplog.messages)
 
 
 def test_a_log_that_begins_above_0_is_loaded_from_there(cluster, load) -> None:
@@ -162,7 +162,7 @@ def test_a_partition_that_cannot_be_read_is_tried_again_and_nobody_is_told_that_
     taker.advance(3_500)
     assert taker.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert taker.coordinator.loads.failures == 4
-    assert len([record for record in caplog.records if "could not be loaded" in record.message]) == 1
+    assert len([message for message in caplog.messages if "could not be loaded" in message]) == 1
     monkeypatch.setattr(type(manager), "read_led", read)
     taker.advance(1_100)
     assert taker.committed() == 5
