@@ -117,6 +117,8 @@ class _Opening:
         self._disk = files.disk
         self._now_ms = now_ms
         self._read: list[ReadRange] = []
+        self._last_epoch = int(NO_LEADER_EPOCH)
+        """Of the batches read last, as far as they stand side by side: epochs rise."""
 
     def load(self) -> LogParts:
         """All steps in order."""
@@ -257,7 +259,7 @@ class _Opening:
             must_check = not self._trusts_files and (following is None or following > self._checked_from)
             loaded = None if must_check else _load_sound(segment, following, ends_at=self._checked_from)
             if loaded is not None:
-                end = loaded
+                end, self._last_epoch = loaded, NO_LEADER_EPOCH
                 continue
             whole, end = self._recover(segment, following)
             is_cut_short = following is not None and not self._found.whole and self._is_hole(end, following)
@@ -301,11 +303,15 @@ class _Opening:
                 if base < end or is_doubted or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
+                if 0 <= header.leader_epoch < self._last_epoch:
+                    why = f"its leader epoch {header.leader_epoch} is older than what stands before it: it was cut off"
+                    break
                 if following is not None and header.next_offset > following:
                     why = f"the segment from {following} on is newer: cutting this one off was lost"
                     break
                 segment.count(position, header)
                 epochs.note(header)
+                self._last_epoch = max(self._last_epoch, header.leader_epoch)
                 good, end = position + header.size, header.next_offset
         except CorruptBatch as error:
             why = error.reason

@@ -93,6 +93,10 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
         ("append", 1, 0, 0, 1), ("delete_records", 1), ("append", 1, 0, 0, 1), ("append", 1, 0, 0, 1),
         ("delete_records", 1), ("restart", False), ("truncate", 1), ("crash", True),
     ],
+    "batches of an older leader epoch, which were cut off, follow those of the newer one": [
+        ("append", 4, 26, 1, 3), ("roll",), ("append", 2, 24, 1, 2), ("crash_during", False, 42, ("truncate", 12)),
+        ("append", 4, 59, -1, 2), ("append", 1, 47, -1, 3), ("crash", True),
+    ],
 }  # fmt: skip
 """What power cuts did before each of these was seen to; most need some luck, and so are tried many times."""
 
