@@ -166,7 +166,6 @@ class ControlPath:
         self._hosting.homeless.discard(state.topic_partition)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
-        self._hosting.role_changed(partition.topic_partition)
         return ErrorCode.NONE
 
     def _trace(self, before: str, partition: Partition, state: PartitionState) -> None:
@@ -300,7 +299,6 @@ class ControlPath:
                 if hosting.logs.offline_dirs:
                     hosting.deleted.add(name)
         hosting.changed(name)
-        hosting.role_changed(name)
         return error
 
     def forget(self, names: Iterable[TopicPartition]) -> None:
@@ -314,7 +312,6 @@ class ControlPath:
             self._isr.withdraw(partition.topic_partition)
             self._hosting.forget(partition)
             self._hosting.changed(partition.topic_partition)
-            self._hosting.role_changed(partition.topic_partition)
         self._fetchers.stop_idle()
 
     # Failed directories
@@ -335,7 +332,6 @@ class ControlPath:
         partition.stop(Role.OFFLINE)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
-        self._hosting.role_changed(partition.topic_partition)
 
 
 def _role(partition: Partition) -> str:
