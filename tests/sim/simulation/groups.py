@@ -1,0 +1,262 @@
+"""The consumer groups of a run: their topic, their members, what befalls those, and what must have come of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeVar
+
+from regency.broker_agent.groups import coordinator, group, loading
+from regency.broker_agent.groups.context import GroupState
+from regency.kafka.groups.placement import OFFSETS_TOPIC
+from regency.model.ids import TopicPartition
+from simulation.admin import Admin
+from simulation.clients.group_member import Member, Reader, Tool
+from simulation.cluster.agent import SimAgent
+from simulation.defects.patching import Patch
+from simulation.judging.facts import Facts
+from simulation.judging.group_rules import GroupRules
+from simulation.kernel.scheduler import Process
+from simulation.shape import SECOND_US, Shape, TopicShape
+from simulation.world import World
+
+T = TypeVar("T", Member, Reader, Tool)
+
+TOPIC_MIN_INSYNC: Final = 2
+INVENTED: Final = tuple(TopicPartition("work", number) for number in range(2))
+"""Partitions that groups read though there are none: no fault takes away what is committed of them."""
+KEPT: Final = (TopicPartition("kept", 0),)
+"""Of which every group has an offset."""
+TOOLS: Final = "tools"
+"""The group without members."""
+NEW_MEMBER_MS: Final = 12_000
+"""In the place of five minutes, which no run lasts."""
+
+
+@contextmanager
+def in_pieces(shape: Shape, seed: int) -> Iterator[None]:
+    """Inside, partitions of groups are loaded in small pieces, and what takes minutes takes seconds."""
+    chance = random.Random(f"pieces of groups {seed}")
+    patch = Patch()
+    try:
+        if shape.groups is not None:
+            patch.set(loading, "READ_BYTES", chance.choice((1, 300, loading.READ_BYTES)))
+            patch.set(loading, "RECORDS_PER_STEP", chance.choice((1, loading.RECORDS_PER_STEP)))
+            patch.set(coordinator, "SLICE_STEPS", chance.choice((1, 1, coordinator.SLICE_STEPS)))
+            patch.set(group, "NEW_MEMBER_JOIN_TIMEOUT_MS", NEW_MEMBER_MS)
+        yield
+    finally:
+        patch.undo()
+
+
+class _Place:
+    """What a member is for: whoever is it at the time goes by this name."""
+
+    def __init__(self, name: str, group_id: str, instance_id: str | None) -> None:
+        self.name = name
+        self.group_id = group_id
+        self.instance_id = instance_id
+        self.lives = 0
+        self.member: Member | None = None
+        self.wanted = True
+
+    @property
+    def is_alive(self) -> bool:
+        return self.member is not None and self.member.process.alive
+
+
+class Groups:
+    """All groups, from `start` on. Without any, nothing happens."""
+
+    def __init__(self, world: World, facts: Facts, seed: int) -> None:
+        self._world = world
+        self._shape = world.shape.groups
+        self._chance = random.Random(f"lives of members {seed}")
+        self._settled_us: int | None = None
+        self._places: list[_Place] = []
+        self._tools: list[Tool] = []
+        self._readers: list[Reader] = []
+        self._processes: list[Process] = []
+        self._partitions = [*INVENTED, TopicPartition(world.shape.topics[0].name, 0)]
+        self.rules = GroupRules(world.zookeeper, facts, 1 if self._shape is None else self._shape.partitions)
+        if self._shape is None:
+            return
+        facts.min_insync[OFFSETS_TOPIC] = TOPIC_MIN_INSYNC
+        turns, longest_us = random.Random(f"turns {seed}"), self._chance.choice((0, 1_000, 50_000))
+        world.turn_us = lambda: int(turns.random() * longest_us)
+        world.on_started.append(self._agent_started)
+        for number, members in enumerate(self._shape.groups):
+            group_id = f"group-{number}"
+            for each in range(members.dynamic + members.static):
+                name = f"member-{number}{each}"
+                self._places.append(_Place(name, group_id, name if each >= members.dynamic else None))
+
+    def start(self) -> None:
+        """Have the topic created, and everybody begin."""
+        if self._shape is not None:
+            configs = {"segment.bytes": str(self._shape.segment_bytes), "retention.bytes": "-1", "retention.ms": "-1"}
+            topic = TopicShape(
+                OFFSETS_TOPIC, self._shape.partitions, 3, TOPIC_MIN_INSYNC, configs=tuple(configs.items())
+            )
+            Admin(self._world, (topic,), self._begin)
+
+    def settle(self) -> None:
+        """Whoever lives stays, whoever is gone comes back; nobody commits more than needed."""
+        self._settled_us = self._world.scheduler.now_us
+        for place in self._places:
+            if place.is_alive:
+                assert place.member is not None
+                place.member.process.resume()
+                place.member.is_settled = True
+            else:
+                self._revive(place)
+        for tool in self._tools:
+            tool.is_settled = True
+
+    def unfinished(self) -> list[str]:
+        """What is not well yet, in words: after `settle`."""
+        if self._shape is None:
+            return []
+        since_us = self._settled_us
+        assert since_us is not None
+        if not self._readers:
+            return [f"{OFFSETS_TOPIC} was never created"]
+        found = [f"{tool.process.name} has not committed" for tool in self._tools if tool.committed_us < since_us]
+        for place in self._places:
+            member = place.member
+            if member is None or not member.process.alive:
+                self._revive(place)
+                found.append(f"{place.name} is gone")
+            elif not member.is_stable:
+                found.append(f"{place.name} has no assignment")
+            elif member.owned and member.committed_us < since_us:
+                found.append(f"{place.name} has not committed")
+        found += [f"{reader.process.name} has read nothing" for reader in self._readers if reader.read_us < since_us]
+        return found or [reason for group_id in self._names() for reason in self._of(group_id)]
+
+    def close(self) -> None:
+        """Everybody goes."""
+        for process in self._processes:
+            process.kill()
+
+    def end(self) -> None:
+        """Everybody goes. Raises InvariantBroken where commits were not kept."""
+        self.close()
+        self.rules.check_commits()
+
+    # Within
+
+    def _agent_started(self, agent: SimAgent) -> None:
+        agent.is_rightful = partial(self.rules.is_rightful, agent)
+
+    def _begin(self) -> None:
+        for group_id in self._names():
+            keeper = self._make(Tool, f"keeper-{group_id}", group_id, 1, KEPT)
+            self._world.scheduler.spawn(keeper.process, "keeper", partial(keeper.keep, partial(self._join, group_id)))
+        for number in range(2):
+            self._tools.append(self._new(Tool, f"tool-{number}", TOOLS, 1))
+        for group_id in (TOOLS, *self._names()):
+            self._readers.append(self._new(Reader, f"reader-{group_id}", group_id, 1))
+        if self._settled_us is None:
+            self._wait()
+
+    def _names(self) -> list[str]:
+        return sorted({each.group_id for each in self._places})
+
+    def _join(self, group_id: str) -> None:
+        for place in self._places:
+            if place.group_id == group_id:
+                self._revive(place)
+
+    def _new(self, kind: Callable[..., T], name: str, group_id: str, life: int, *more: object) -> T:
+        asker = self._make(kind, name, group_id, life, self._partitions, *more)
+        self._world.scheduler.spawn(asker.process, name, asker.run)
+        return asker
+
+    def _make(self, kind: Callable[..., T], name: str, group_id: str, life: int, *more: object) -> T:
+        world = self._world
+        process = Process(world.scheduler, name, incarnation=life)
+        self._processes.append(process)
+        return kind(world.scheduler, world.network, process, self.rules, group_id, list(world.hosts), *more)
+
+    def _revive(self, place: _Place) -> None:
+        if place.is_alive:
+            return
+        place.lives += 1
+        place.wanted = True
+        place.member = self._new(Member, place.name, place.group_id, place.lives, place.instance_id)
+        place.member.is_settled = self._settled_us is not None
+
+    def _of(self, group_id: str) -> list[str]:
+        """What is wrong with a group at its coordinator."""
+        home = self.rules.home(group_id)
+        ids = {each.member.member_id for each in self._places if each.group_id == group_id and each.member is not None}
+        for agent in self._world.agents.values():
+            if not agent.process.alive or agent.parts is None or not self.rules.is_rightful(agent, group_id):
+                continue
+            shard = agent.parts.groups._led[home.partition].shard
+            held = shard._groups.get(group_id)
+            if held is None or held.state is not GroupState.STABLE:
+                return [f"{group_id} is {'nowhere' if held is None else held.state.value}"]
+            if (known := set(held.members.ids)) != ids:
+                return [f"{group_id} has members {sorted(known)}, not {sorted(ids)}"]
+            return []
+        return [f"nobody coordinates {group_id}"]
+
+    # What befalls members
+
+    def _wait(self) -> None:
+        self._world.scheduler.at(int((0.3 + 3 * self._chance.random()) * SECOND_US), self._befall)
+
+    def _befall(self) -> None:
+        if self._settled_us is not None:
+            return
+        fates = self._dies, self._leaves, self._is_paused, self._is_replaced, self._all_die
+        place = self._chance.choice(self._places)
+        (fate,) = self._chance.choices(fates, (6, 4, 5, 2, 1))
+        for_us = int(self._chance.choice((0.2, 1, 3, 8)) * (0.5 + self._chance.random()) * SECOND_US)
+        if place.member is not None and place.is_alive:
+            fate(place, place.member, for_us)
+        self._wait()
+
+    def _dies(self, place: _Place, member: Member, for_us: int) -> None:
+        self._note(member, "dies")
+        member.process.kill()
+        self._world.scheduler.at(for_us, partial(self._come_back, place))
+
+    def _leaves(self, place: _Place, member: Member, for_us: int) -> None:
+        self._note(member, "leaves")
+        member.wants_to_leave = True
+
+        def gone() -> None:
+            self._world.scheduler.at(for_us, partial(self._come_back, place))
+
+        member.process.on_death(gone)
+
+    def _is_paused(self, place: _Place, member: Member, for_us: int) -> None:
+        del place
+        self._note(member, "is paused")
+        member.process.pause()
+        self._world.scheduler.at(for_us, member.process.resume)
+
+    def _is_replaced(self, place: _Place, member: Member, for_us: int) -> None:
+        """A static member is started a second time, and fenced when it goes on."""
+        if place.instance_id is not None:
+            self._is_paused(place, member, for_us)
+            place.member = None
+            self._revive(place)
+
+    def _all_die(self, place: _Place, member: Member, for_us: int) -> None:
+        del member
+        for each in self._places:
+            if each.group_id == place.group_id and each.member is not None and each.is_alive:
+                self._dies(each, each.member, int(for_us * (0.8 + self._chance.random() / 5)))
+
+    def _come_back(self, place: _Place) -> None:
+        if self._settled_us is None:
+            self._revive(place)
+
+    def _note(self, member: Member, words: str) -> None:
+        self._world.note("fault", member.process.name, words)
