@@ -9,28 +9,30 @@ from functools import partial
 from typing import Final, TypeVar
 
 from regency.broker_agent.groups import coordinator, group, loading
+from regency.broker_agent.groups.api import JoinRequest, SyncRequest
 from regency.broker_agent.groups.context import GroupState
 from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.ids import TopicPartition
 from simulation.admin import Admin
-from simulation.clients.group_member import Member, Reader, Tool
+from simulation.clients.group_member import Member, Reader, Shortlived, Tool
 from simulation.cluster.agent import SimAgent
 from simulation.defects.patching import Patch
 from simulation.judging.facts import Facts
 from simulation.judging.group_rules import GroupRules
 from simulation.kernel.scheduler import Process
-from simulation.shape import SECOND_US, Shape, TopicShape
+from simulation.shape import OFFSETS_MIN_INSYNC, SECOND_US, Shape, TopicShape
 from simulation.world import World
 
-T = TypeVar("T", Member, Reader, Tool)
+T = TypeVar("T", Member, Reader, Shortlived, Tool)
 
-TOPIC_MIN_INSYNC: Final = 2
 INVENTED: Final = tuple(TopicPartition("work", number) for number in range(2))
 """Partitions that groups read though there are none: no fault takes away what is committed of them."""
 KEPT: Final = (TopicPartition("kept", 0),)
 """Of which every group has an offset."""
 TOOLS: Final = "tools"
 """The group without members."""
+LATE_JOINS_US: Final = 15 * SECOND_US
+"""So long after a member was started a join of who was it before may still arrive, and take its place."""
 NEW_MEMBER_MS: Final = 12_000
 """In the place of five minutes, which no run lasts."""
 
@@ -61,6 +63,8 @@ class _Place:
         self.lives = 0
         self.member: Member | None = None
         self.wanted = True
+        self.replaced: list[Member] = []
+        """Who was it before, and was not ended for it."""
 
     @property
     def is_alive(self) -> bool:
@@ -78,14 +82,16 @@ class Groups:
         self._places: list[_Place] = []
         self._tools: list[Tool] = []
         self._readers: list[Reader] = []
+        self._shortlived: list[Shortlived] = []
         self._processes: list[Process] = []
         self._partitions = [*INVENTED, TopicPartition(world.shape.topics[0].name, 0)]
         self.rules = GroupRules(world.zookeeper, facts, 1 if self._shape is None else self._shape.partitions)
         if self._shape is None:
             return
-        facts.min_insync[OFFSETS_TOPIC] = TOPIC_MIN_INSYNC
-        turns, longest_us = random.Random(f"turns {seed}"), self._chance.choice((0, 1_000, 50_000))
-        world.turn_us = lambda: int(turns.random() * longest_us)
+        facts.min_insync[OFFSETS_TOPIC] = OFFSETS_MIN_INSYNC
+        self._turns = random.Random(f"turns {seed}")
+        self._longest_turn_us = self._turns.choice((0, 1_000, 50_000, 200_000))
+        world.turn_us = lambda: int(self._turns.random() * self._longest_turn_us)
         world.on_started.append(self._agent_started)
         for number, members in enumerate(self._shape.groups):
             group_id = f"group-{number}"
@@ -98,22 +104,37 @@ class Groups:
         if self._shape is not None:
             configs = {"segment.bytes": str(self._shape.segment_bytes), "retention.bytes": "-1", "retention.ms": "-1"}
             topic = TopicShape(
-                OFFSETS_TOPIC, self._shape.partitions, 3, TOPIC_MIN_INSYNC, configs=tuple(configs.items())
+                OFFSETS_TOPIC, self._shape.partitions, 3, OFFSETS_MIN_INSYNC, configs=tuple(configs.items())
             )
             Admin(self._world, (topic,), self._begin)
 
     def settle(self) -> None:
         """Whoever lives stays, whoever is gone comes back; nobody commits more than needed."""
         self._settled_us = self._world.scheduler.now_us
+        self._longest_turn_us = 0
         for place in self._places:
             if place.is_alive:
                 assert place.member is not None
                 place.member.process.resume()
                 place.member.is_settled = True
-            else:
+        for asker in (*self._tools, *self._readers, *self._shortlived):
+            asker.is_settled = True
+        for group_id in self._names():
+            self._regroup([each for each in self._places if each.group_id == group_id])
+
+    def _regroup(self, places: list[_Place]) -> None:
+        """One member of several dies for good, and another one begins anew: the group is another one than before."""
+        dynamic = [each for each in places if each.instance_id is None]
+        anew = dynamic.pop(self._chance.randrange(len(dynamic)))
+        gone = dynamic[:1] if self._chance.random() < 0.6 else []
+        for place in places:
+            place.wanted = place not in gone
+            ended = [*place.replaced, *([place.member] if place.member and (place is anew or place in gone) else [])]
+            for member in ended:
+                self._note(member, "ends")
+                member.process.kill()
+            if place.wanted:
                 self._revive(place)
-        for tool in self._tools:
-            tool.is_settled = True
 
     def unfinished(self) -> list[str]:
         """What is not well yet, in words: after `settle`."""
@@ -124,7 +145,7 @@ class Groups:
         if not self._readers:
             return [f"{OFFSETS_TOPIC} was never created"]
         found = [f"{tool.process.name} has not committed" for tool in self._tools if tool.committed_us < since_us]
-        for place in self._places:
+        for place in [each for each in self._places if each.wanted]:
             member = place.member
             if member is None or not member.process.alive:
                 self._revive(place)
@@ -134,7 +155,8 @@ class Groups:
             elif member.owned and member.committed_us < since_us:
                 found.append(f"{place.name} has not committed")
         found += [f"{reader.process.name} has read nothing" for reader in self._readers if reader.read_us < since_us]
-        return found or [reason for group_id in self._names() for reason in self._of(group_id)]
+        found = found or [reason for group_id in self._names() for reason in self._of(group_id)]
+        return found or list(self._waiting())
 
     def close(self) -> None:
         """Everybody goes."""
@@ -156,9 +178,10 @@ class Groups:
             keeper = self._make(Tool, f"keeper-{group_id}", group_id, 1, KEPT)
             self._world.scheduler.spawn(keeper.process, "keeper", partial(keeper.keep, partial(self._join, group_id)))
         for number in range(2):
-            self._tools.append(self._new(Tool, f"tool-{number}", TOOLS, 1))
+            self._tools.append(self._new(Tool, f"tool-{number}", TOOLS, 1, self._partitions))
         for group_id in (TOOLS, *self._names()):
-            self._readers.append(self._new(Reader, f"reader-{group_id}", group_id, 1))
+            self._readers.append(self._new(Reader, f"reader-{group_id}", group_id, 1, self._partitions))
+        self._shortlived.append(self._new(Shortlived, "short", "short", 1))
         if self._settled_us is None:
             self._wait()
 
@@ -171,7 +194,7 @@ class Groups:
                 self._revive(place)
 
     def _new(self, kind: Callable[..., T], name: str, group_id: str, life: int, *more: object) -> T:
-        asker = self._make(kind, name, group_id, life, self._partitions, *more)
+        asker = self._make(kind, name, group_id, life, *more)
         self._world.scheduler.spawn(asker.process, name, asker.run)
         return asker
 
@@ -185,14 +208,24 @@ class Groups:
         if place.is_alive:
             return
         place.lives += 1
-        place.wanted = True
-        place.member = self._new(Member, place.name, place.group_id, place.lives, place.instance_id)
+        began_us = self._world.scheduler.now_us
+
+        def is_newest(member: Member) -> bool:
+            alone_us = self._world.scheduler.now_us - began_us
+            return place.member is member and (place.lives == 1 or alone_us > LATE_JOINS_US)
+
+        more = self._partitions, place.instance_id, is_newest
+        place.member = self._new(Member, place.name, place.group_id, place.lives, *more)
+        place.member.is_lazy = self._settled_us is None and self._chance.random() < 0.1
         place.member.is_settled = self._settled_us is not None
 
     def _of(self, group_id: str) -> list[str]:
         """What is wrong with a group at its coordinator."""
         home = self.rules.home(group_id)
-        ids = {each.member.member_id for each in self._places if each.group_id == group_id and each.member is not None}
+        members = [each.member for each in self._places if each.group_id == group_id and each.member and each.wanted]
+        if lacking := set(self._partitions) - {partition for each in members for partition in each.owned}:
+            return [f"nobody in {group_id} has {sorted(lacking)}"]
+        ids = {each.member_id for each in members}
         for agent in self._world.agents.values():
             if not agent.process.alive or agent.parts is None or not self.rules.is_rightful(agent, group_id):
                 continue
@@ -204,6 +237,14 @@ class Groups:
                 return [f"{group_id} has members {sorted(known)}, not {sorted(ids)}"]
             return []
         return [f"nobody coordinates {group_id}"]
+
+    def _waiting(self) -> Iterator[str]:
+        """Who waits for an answer, though all groups are stable."""
+        for agent in self._world.agents.values():
+            if agent.process.alive and agent.groups is not None:
+                for request in agent.groups.waiting.values():
+                    if isinstance(request, JoinRequest | SyncRequest):
+                        yield f"a {type(request).__name__} of {request.group_id} waits at broker {agent.broker_id}"
 
     # What befalls members
 
@@ -245,6 +286,7 @@ class Groups:
         """A static member is started a second time, and fenced when it goes on."""
         if place.instance_id is not None:
             self._is_paused(place, member, for_us)
+            place.replaced.append(member)
             place.member = None
             self._revive(place)
 

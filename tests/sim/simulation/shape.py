@@ -54,6 +54,10 @@ class Storage(NamedTuple):
     roll_ms: int = NEVER
 
 
+OFFSETS_MIN_INSYNC: Final = 2
+"""min.insync.replicas of the topic that groups are kept in."""
+
+
 class GroupMembers(NamedTuple):
     """A consumer group: how many members it has of either kind (KIP-345)."""
 

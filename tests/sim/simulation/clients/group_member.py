@@ -28,6 +28,7 @@ from simulation.clients.view import Connections, addresses
 from simulation.cluster.grouping import (
     CommitAsked,
     CoordinatorAsked,
+    DeleteGroupAsked,
     Found,
     GroupAsked,
     HeartbeatAsked,
@@ -40,6 +41,8 @@ from simulation.kernel.scheduler import Process, Scheduler
 from simulation.network import Network
 
 SESSION_MS: Final = 4_000
+LONG_SESSION_MS: Final = 40_000
+"""Of members that shall outlast a restart."""
 REBALANCE_MS: Final = 5_000
 HEARTBEAT_MS: Final = 700
 TICK_MS: Final = 150
@@ -74,6 +77,8 @@ class Asker:
         self.group_id = group_id
         self.coordinator: str | None = None
         """Its address, as far as is known."""
+        self.is_settled = False
+        """Whether it shall write no more than it must, to be seen to be able to."""
         self._scheduler = scheduler
         self._rules = rules
         self._bootstrap = addresses(brokers)
@@ -124,16 +129,22 @@ class Member(Asker):
         brokers: Sequence[BrokerId],
         partitions: Sequence[TopicPartition],
         instance_id: str | None,
+        is_newest: Callable[[Member], bool],
     ) -> None:
+        """`is_newest` says whether nobody else has been started in its place since."""
         super().__init__(scheduler, network, process, rules, group_id, brokers)
+        self.session_ms = self._chance.choice((SESSION_MS, SESSION_MS, LONG_SESSION_MS))
+        self.is_lazy = False
+        """Whether it does not fetch its assignment, though it says that it lives, until it is told to join anew."""
+        self._is_newest = is_newest
+        self._is_in_doubt = False
+        """Whether a join of it may have come to be that it knows nothing of."""
         self.member_id = NO_MEMBER
         self.instance_id = instance_id
         self.generation = NO_GENERATION
         self.owned: tuple[TopicPartition, ...] = ()
         self.committed_us = -1
         """When its last commit began that is known to have been taken."""
-        self.is_settled = False
-        """Whether it commits once more in each generation, so that it is seen to be able to, and else only stays."""
         self.wants_to_leave = False
         self._partitions = partitions
         self._must_join = True
@@ -174,22 +185,31 @@ class Member(Asker):
             "/10.0.0.1",
             CONSUMER,
             ((PROTOCOL, _subscription(self._partitions)),),
-            SESSION_MS,
+            self.session_ms,
             REBALANCE_MS,
             requires_known_member_id=self.instance_id is None,
             supports_skipping_assignment=True,
         )
         told = self.ask(request, JOIN_TIMEOUT_MS)
         if told is None:
+            self._is_in_doubt = True
             return
         joined: JoinResult = told.answer
         if joined.error is ErrorCode.NONE:
             self.member_id, self.generation = joined.member_id, joined.generation
-            self._sync(joined)
+            while self.is_lazy and self.coordinator is not None and not self.wants_to_leave:
+                self._rest(HEARTBEAT_MS)
+                told = self.ask(HeartbeatAsked(self.group_id, self.caller), TIMEOUT_MS)
+                if told is not None and told.answer is not ErrorCode.NONE:
+                    self.is_lazy = False
+                    self._take_error(told.answer)
+                    return
+            if self.coordinator is not None:
+                self._sync(joined)
         elif joined.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
         else:
-            self._take_error(joined.error)
+            self._take_error(joined.error, rightful=told.rightful)
 
     def _sync(self, joined: JoinResult) -> None:
         leads = joined.leader == joined.member_id and not joined.skip_assignment
@@ -208,12 +228,12 @@ class Member(Asker):
             return
         synced: SyncResult = told.answer
         if synced.error is not ErrorCode.NONE:
-            self._take_error(synced.error)
+            self._take_error(synced.error, rightful=told.rightful)
             return
         made_in, names = json.loads(synced.assignment) if synced.assignment else (NO_GENERATION, ())
         self.owned = tuple(TopicPartition(*name) for name in names)
         self.note("owns %s in generation %d as %s", self.owned, self.generation, self.member_id)
-        self._rules.assigned(self.group_id, self.caller, made_in, self.owned)
+        self._rules.assigned(self.group_id, self.caller, made_in, self.owned, self._scheduler.now_us)
         self._must_join = False
         self._asked_settled = False
         self._heartbeat_ms = self.process.clock.monotonic_ms() + HEARTBEAT_MS
@@ -225,10 +245,12 @@ class Member(Asker):
         shares = {member: self._partitions[number :: len(order)] for number, member in enumerate(order)}
         return {member: json.dumps((self.generation, share)).encode() for member, share in shares.items()}
 
-    def _take_error(self, error: ErrorCode) -> None:
+    def _take_error(self, error: ErrorCode, *, rightful: bool = False) -> None:
         """What every answer with an error means. Raises ProcessDied where the member is fenced."""
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.note("is fenced")
+            if rightful and self._is_newest(self) and not self._is_in_doubt:
+                self._rules.fenced(self.group_id, self.caller)
             self.process.kill()
             self.process.check_alive()
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -267,11 +289,12 @@ class Member(Asker):
             return
         self._heartbeat_ms = self.process.clock.monotonic_ms() + HEARTBEAT_MS
         if told.answer is ErrorCode.NONE:
-            if told.rightful:
-                self._rules.lives(self.group_id, caller, began_us, min(SESSION_MS, REBALANCE_MS))
+            if told.rightful and told.is_loaded:
+                self._rules.taken(self.group_id, caller, began_us)
+                self._rules.lives(self.group_id, caller, began_us, min(self.session_ms, REBALANCE_MS))
             return
         self._hear(told, told.answer, caller)
-        self._take_error(told.answer)
+        self._take_error(told.answer, rightful=told.rightful)
 
     def _commit(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit, and go on before the answer comes."""
@@ -288,6 +311,7 @@ class Member(Asker):
                 return
             errors = take_commits(answer.answer, commits, self._scheduler.now_us)
             if not errors:
+                rules.taken(self.group_id, caller, began_us)
                 self.committed_us = max(self.committed_us, began_us)
                 return
             self._asked_settled = False
@@ -327,7 +351,6 @@ class Tool(Asker):
         partitions: Sequence[TopicPartition],
     ) -> None:
         super().__init__(scheduler, network, process, rules, group_id, brokers)
-        self.is_settled = False
         self.committed_us = -1
         self._partitions = partitions
         self._settled_us = -1
@@ -353,7 +376,8 @@ class Tool(Asker):
         began_us = self._scheduler.now_us
         chosen = self._chance.sample(self._partitions, self._chance.randint(1, len(self._partitions)))
         commits = {each: self._rules.commits(self.group_id, each, began_us) for each in chosen}
-        told = self.ask(CommitAsked(self.group_id, Caller(), offsets_of(commits)), TIMEOUT_MS)
+        wordy = frozenset(chosen[:1] if self._chance.random() < 0.2 and not self.is_settled else ())
+        told = self.ask(CommitAsked(self.group_id, Caller(), offsets_of(commits), wordy), TIMEOUT_MS)
         if told is None:
             return
         if errors := take_commits(told.answer, commits, self._scheduler.now_us):
@@ -378,7 +402,7 @@ class Reader(Asker):
     ) -> None:
         super().__init__(scheduler, network, process, rules, group_id, brokers)
         self.read_us = -1
-        """When its last question began that was answered."""
+        """When its last question began that was answered; once settled, with all that is committed."""
         self._partitions = partitions
 
     def run(self) -> None:
@@ -391,7 +415,8 @@ class Reader(Asker):
     def _read(self) -> None:
         began_us = self._scheduler.now_us
         partitions = None if self._chance.random() < 0.3 else tuple(self._partitions)
-        request = OffsetsOfGroupAsked(self.group_id, partitions, self._chance.random() < 0.3)
+        is_settled = self.is_settled
+        request = OffsetsOfGroupAsked(self.group_id, partitions, is_settled or self._chance.random() < 0.3)
         told = self.ask(request, TIMEOUT_MS)
         if told is None:
             return
@@ -402,12 +427,57 @@ class Reader(Asker):
         if not told.rightful:
             self.coordinator = None
             return
+        undecided = False
         for partition in self._partitions:
             held = told.answer.get(partition)
-            if not isinstance(held, ErrorCode):
+            if isinstance(held, ErrorCode):
+                undecided = True
+            else:
                 offset = NOTHING if held is None else held.offset
                 self._rules.read(self.group_id, partition, offset, began_us, self._scheduler.now_us)
-        self.read_us = began_us
+        if not (undecided and is_settled):
+            self.read_us = began_us
+
+
+class Shortlived(Asker):
+    """Makes groups by a commit, deletes them, and looks whether any of them is there again."""
+
+    def run(self) -> None:
+        """Go on for ever, with one group after another."""
+        deleted: list[str] = []
+        number = 0
+        while True:
+            self._rest(800)
+            if self.coordinator is not None or self.find():
+                told = self.ask(OffsetsOfGroupAsked(self.group_id, None, False), TIMEOUT_MS)
+                if told is not None and self.group_id in deleted and told.rightful and isinstance(told.answer, dict):
+                    self._rules.deleted(self.group_id, len(told.answer))
+            if deleted and (self.is_settled or self._chance.random() < 0.5):
+                self._turn_to(self._chance.choice(deleted))
+            elif not self.is_settled:
+                number += 1
+                self._turn_to(f"{self.process.name}-{number}")
+                if self.find() and self._is_made() and self._is_deleted():
+                    deleted.append(self.group_id)
+
+    def _turn_to(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.coordinator = None
+
+    def _is_made(self) -> bool:
+        """Whether it is known that there is an offset; a commit without an answer may yet come."""
+        told = self.ask(CommitAsked(self.group_id, Caller(), {TopicPartition("short", 0): Offset(1)}), TIMEOUT_MS)
+        return told is not None and set(told.answer.values()) == {ErrorCode.NONE}
+
+    def _is_deleted(self) -> bool:
+        for _ in range(5):
+            if self.coordinator is not None or self.find():
+                told = self.ask(DeleteGroupAsked(self.group_id), TIMEOUT_MS)
+                if told is not None and told.answer is ErrorCode.NONE:
+                    return True
+                self.coordinator = None
+            self._rest(800)
+        return False
 
 
 def _subscription(partitions: Sequence[TopicPartition]) -> bytes:

@@ -157,6 +157,8 @@ class SimAgent:
         self._turn_us = turn_us
         self.is_rightful: Callable[[str], bool] = lambda _group_id: True
         """Says of a group whether ZooKeeper has this agent lead it."""
+        self.groups: GroupServer | None = None
+        """Once clients are served."""
         self._zookeeper_worker = SimWorker(scheduler, process, self._loop, "zookeeper")
         self._adapters = self._make_adapters(disk)
         self._session: ZkSession | None = None
@@ -267,7 +269,7 @@ class SimAgent:
             new_id=lambda: self._scheduler.random.randrange(1, 2**31 - 1),
         )
         server = FetchServer(parts.replicas, sessions, parts.metadata, self.process.clock.monotonic_ms)
-        groups = GroupServer(
+        groups = self.groups = GroupServer(
             parts.groups,
             parts.metadata,
             self.broker_id,

@@ -13,9 +13,12 @@ from regency.broker_agent.listener.apis import coordinators
 from regency.kafka.groups.records import OffsetAndMetadata
 from regency.model.ids import NO_LEADER_EPOCH, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from simulation.judging.invariants import broken
 from simulation.network import Respond
 
 LISTENER = "PLAINTEXT"
+WORDS = "x" * 5_000
+"""More than offset.metadata.max.bytes."""
 
 
 class CoordinatorAsked(NamedTuple):
@@ -44,6 +47,8 @@ class CommitAsked(NamedTuple):
     group_id: str
     caller: Caller
     offsets: dict[TopicPartition, Offset]
+    wordy: frozenset[TopicPartition] = frozenset()
+    """Partitions of which more metadata comes along than is allowed."""
 
 
 class OffsetsOfGroupAsked(NamedTuple):
@@ -52,11 +57,6 @@ class OffsetsOfGroupAsked(NamedTuple):
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
     require_stable: bool
-
-
-GroupAsked = (
-    CoordinatorAsked | JoinRequest | SyncRequest | HeartbeatAsked | LeaveAsked | CommitAsked | OffsetsOfGroupAsked
-)
 
 
 class Found(NamedTuple):
@@ -72,6 +72,26 @@ class Told(NamedTuple):
 
     answer: Any
     rightful: bool
+    is_loaded: bool
+    """Whether what it has of the group is all there is."""
+
+
+class DeleteGroupAsked(NamedTuple):
+    """DeleteGroups on its way."""
+
+    group_id: str
+
+
+GroupAsked = (
+    CoordinatorAsked
+    | JoinRequest
+    | SyncRequest
+    | HeartbeatAsked
+    | LeaveAsked
+    | CommitAsked
+    | OffsetsOfGroupAsked
+    | DeleteGroupAsked
+)
 
 
 class GroupServer:
@@ -85,6 +105,9 @@ class GroupServer:
         wall_ms: Callable[[], int],
         is_rightful: Callable[[str], bool],
     ) -> None:
+        self.waiting: dict[int, GroupAsked] = {}
+        """Requests that are not answered yet."""
+        self._served = 0
         self._wall_ms = wall_ms
         self._is_rightful = is_rightful
         self._groups = groups
@@ -103,9 +126,14 @@ class GroupServer:
             respond(self._find(request.group_id))
             return
         groups, group_id = self._groups, request.group_id
+        number = self._served = self._served + 1
+        self.waiting[number] = request
 
         def tell(answer: Any) -> None:
-            respond(Told(answer, self._is_rightful(group_id)))
+            if self.waiting.pop(number, None) is None:
+                raise broken("answered-once", f"{type(request).__name__} of {group_id} is answered a second time")
+            led = groups._led.get(groups.partition_of(group_id) or 0)
+            respond(Told(answer, self._is_rightful(group_id), led is not None and led.loaded))
 
         match request:
             case JoinRequest():
@@ -119,12 +147,14 @@ class GroupServer:
             case CommitAsked():
                 now_ms = self._wall_ms()
                 offsets = {
-                    each: OffsetAndMetadata(offset, NO_LEADER_EPOCH, "", now_ms)
+                    each: OffsetAndMetadata(offset, NO_LEADER_EPOCH, WORDS if each in request.wordy else "", now_ms)
                     for each, offset in request.offsets.items()
                 }
                 groups.commit(group_id, request.caller, offsets, lambda results: tell(dict(results)))
             case OffsetsOfGroupAsked():
                 tell(groups.fetch_offsets(group_id, request.partitions, require_stable=request.require_stable))
+            case DeleteGroupAsked():
+                groups.delete_group(group_id, tell)
 
     def _find(self, group_id: str) -> Found:
         found = coordinators._find_group(self._services, self._exchange, group_id)

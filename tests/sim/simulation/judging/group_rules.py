@@ -32,6 +32,7 @@ NOT_WRITTEN: Final = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
     }
 )
 """Answers which say that a commit was not even tried."""
@@ -90,6 +91,8 @@ class GroupRules:
         self._commits: dict[_Key, list[Commit]] = {}
         self._reads: dict[_Key, list[tuple[int, int, int]]] = {}
         self._generations: dict[tuple[str, int], dict[str, frozenset[TopicPartition]]] = {}
+        self._newest: dict[str, tuple[int, int]] = {}
+        """The last generation that somebody was assigned something in, and since when, by group."""
         self._alive: dict[tuple[str, str], tuple[int, int]] = {}
 
     # Who answers
@@ -98,7 +101,7 @@ class GroupRules:
         """Whether ZooKeeper has the agent lead the group's partition, in the epoch in which it serves the group."""
         parts = agent.parts
         led = None if parts is None else parts.groups._led.get(partition_of(group_id, self._count))
-        if led is None or not led.loaded:
+        if led is None:
             return False
         path = znode_paths.partition_state(led.partition)
         held = self._zookeeper.read(path)
@@ -132,13 +135,22 @@ class GroupRules:
             if partition.topic not in self.gone_topics and not self._facts.excused(self.home(group_id)):
                 _check_order(f"{group_id}: {partition}", self._commits.get(key, ()), reads)
 
+    def deleted(self, group_id: str, held: int) -> None:
+        """So many offsets are there of a group that was deleted, as who leads tells. Raises InvariantBroken."""
+        if held and not self._facts.excused(self.home(group_id)):
+            raise broken("commits-kept", f"{group_id} was deleted, and has {held} offsets")
+
     # Generations
 
-    def assigned(self, group_id: str, caller: Caller, made_in: int, partitions: Iterable[TopicPartition]) -> None:
+    def assigned(
+        self, group_id: str, caller: Caller, made_in: int, partitions: Iterable[TopicPartition], now_us: int
+    ) -> None:
         """A member has got its assignment, which its leader has made in a generation. Raises InvariantBroken."""
         generation, owned = caller.generation, frozenset(partitions)
         if self._facts.excused(self.home(group_id)):
             return
+        if generation > self._newest.get(group_id, (-1, 0))[0]:
+            self._newest[group_id] = generation, now_us
         who = f"{caller.member_id} of generation {generation} of {group_id}"
         if owned and made_in != generation:
             raise broken("one-assignment-per-generation", f"{who} gets what was made in generation {made_in}")
@@ -150,6 +162,20 @@ class GroupRules:
         for other, theirs in members.items():
             if other != name and theirs & owned:
                 raise broken("owned-once", f"{who} gets {_told(theirs & owned)}, which {other} has")
+
+    def taken(self, group_id: str, caller: Caller, began_us: int) -> None:
+        """Who leads has taken what a member asked then, or keeps it for alive. Raises InvariantBroken."""
+        newest, since_us = self._newest.get(group_id, (-1, 0))
+        if caller.generation < newest and since_us < began_us and not self._facts.excused(self.home(group_id)):
+            raise broken(
+                "old-generations-refused",
+                f"{caller.member_id} of generation {caller.generation} of {group_id} is not told that {newest} began",
+            )
+
+    def fenced(self, group_id: str, caller: Caller) -> None:
+        """Who leads takes another one for the member, which is the only one of its name. Raises InvariantBroken."""
+        if not self._facts.excused(self.home(group_id)):
+            raise broken("sessions-kept", f"{caller.member_id} of {group_id} is fenced, as if it had a successor")
 
     # Sessions
 

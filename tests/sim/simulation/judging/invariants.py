@@ -226,6 +226,12 @@ _TABLE: Final = (
         "A member of a generation has one assignment in it, which was made in it.",
         "own rule",
     ),
+    Invariant(
+        "old-generations-refused",
+        "Nothing is taken from a member of a generation after which another one has got its assignments.",
+        "own rule",
+    ),
+    Invariant("answered-once", "A coordinator answers no request twice.", "own rule"),
     Invariant("owned-once", "No two members of one generation own the same partition.", "own rule"),
     Invariant(
         "sessions-kept",
