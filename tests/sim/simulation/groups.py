@@ -14,7 +14,7 @@ from regency.broker_agent.groups.context import GroupState
 from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.ids import TopicPartition
 from simulation.admin import Admin
-from simulation.clients.group_member import Member, Reader, Shortlived, Tool
+from simulation.clients.group_member import SESSION_MS, Member, Reader, Shortlived, Tool
 from simulation.cluster.agent import SimAgent
 from simulation.defects.patching import Patch
 from simulation.judging.facts import Facts
@@ -120,21 +120,39 @@ class Groups:
         for asker in (*self._tools, *self._readers, *self._shortlived):
             asker.is_settled = True
         for group_id in self._names():
-            self._regroup([each for each in self._places if each.group_id == group_id])
+            self._regroup(group_id)
 
-    def _regroup(self, places: list[_Place]) -> None:
-        """One member of several dies for good, and another one begins anew: the group is another one than before."""
+    def _regroup(self, group_id: str) -> None:
+        """What befalls a group that is to become stable: a member dies for good, another one begins anew.
+
+        Or the first is not missed until its session ends, at a coordinator that has never heard of it.
+        """
+        places = [each for each in self._places if each.group_id == group_id]
         dynamic = [each for each in places if each.instance_id is None]
-        anew = dynamic.pop(self._chance.randrange(len(dynamic)))
-        gone = dynamic[:1] if self._chance.random() < 0.6 else []
+        self._chance.shuffle(dynamic)
+        gone = dynamic.pop() if len(dynamic) > 1 and self._chance.random() < 0.7 else None
+        ended = [member for place in places for member in place.replaced]
+        if gone is not None:
+            gone.wanted = False
+            ended += [gone.member] if gone.member is not None else []
+        if gone is not None and gone.member is not None and gone.member.session_ms == SESSION_MS:
+            self._move(group_id)
+        elif (anew := dynamic[0].member) is not None:
+            ended.append(anew)
+        for member in ended:
+            self._note(member, "ends")
+            member.process.kill()
         for place in places:
-            place.wanted = place not in gone
-            ended = [*place.replaced, *([place.member] if place.member and (place is anew or place in gone) else [])]
-            for member in ended:
-                self._note(member, "ends")
-                member.process.kill()
             if place.wanted:
                 self._revive(place)
+
+    def _move(self, group_id: str) -> None:
+        """Restart the broker that coordinates the group."""
+        for broker, agent in self._world.agents.items():
+            if agent.process.alive and self.rules.is_rightful(agent, group_id):
+                self._world.kill_agent(broker)
+                self._world.scheduler.at(SECOND_US, partial(self._world.start_agent, broker))
+                return
 
     def unfinished(self) -> list[str]:
         """What is not well yet, in words: after `settle`."""

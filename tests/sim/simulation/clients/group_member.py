@@ -270,7 +270,8 @@ class Member(Asker):
         self._rest(TICK_MS)
         if self.coordinator is None or self._must_join:
             return
-        if self.process.clock.monotonic_ms() >= self._heartbeat_ms:
+        is_due = self.process.clock.monotonic_ms() >= self._heartbeat_ms
+        if is_due and (self.is_settled or not self.owned or self._chance.random() < 0.7):
             self._heartbeat()
             return
         if not self.owned:
