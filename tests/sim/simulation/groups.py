@@ -14,7 +14,7 @@ from regency.broker_agent.groups.context import GroupState
 from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.ids import TopicPartition
 from simulation.admin import Admin
-from simulation.clients.group_member import SESSION_MS, Member, Reader, Shortlived, Tool
+from simulation.clients.group_member import REBALANCE_MS, SESSION_MS, Member, Reader, Shortlived, Tool
 from simulation.cluster.agent import SimAgent
 from simulation.defects.patching import Patch
 from simulation.judging.facts import Facts
@@ -32,7 +32,7 @@ KEPT: Final = (TopicPartition("kept", 0),)
 TOOLS: Final = "tools"
 """The group without members."""
 LATE_JOINS_US: Final = 15 * SECOND_US
-"""So long after a member was started a join of who was it before may still arrive, and take its place."""
+"""So long after a member has ended of it may still arrive, and take the place of its successor."""
 NEW_MEMBER_MS: Final = 12_000
 """In the place of five minutes, which no run lasts."""
 
@@ -63,6 +63,8 @@ class _Place:
         self.lives = 0
         self.member: Member | None = None
         self.wanted = True
+        self.doubted_us = -LATE_JOINS_US
+        """When the last of those ended whose join may still arrive."""
         self.replaced: list[Member] = []
         """Who was it before, and was not ended for it."""
 
@@ -226,11 +228,13 @@ class Groups:
         if place.is_alive:
             return
         place.lives += 1
-        began_us = self._world.scheduler.now_us
+        if place.member is not None and place.member.is_in_doubt:
+            place.doubted_us = self._world.scheduler.now_us
 
         def is_newest(member: Member) -> bool:
-            alone_us = self._world.scheduler.now_us - began_us
-            return place.member is member and (place.lives == 1 or alone_us > LATE_JOINS_US)
+            alone_us = self._world.scheduler.now_us - place.doubted_us
+            others = any(each.process.alive or each.is_in_doubt for each in place.replaced)
+            return place.member is member and not others and alone_us > LATE_JOINS_US
 
         more = self._partitions, place.instance_id, is_newest
         place.member = self._new(Member, place.name, place.group_id, place.lives, *more)
@@ -272,9 +276,17 @@ class Groups:
     def _befall(self) -> None:
         if self._settled_us is not None:
             return
-        fates = self._dies, self._leaves, self._is_paused, self._is_replaced, self._all_die
+        fates = (
+            self._dies,
+            self._leaves,
+            self._is_paused,
+            self._is_replaced,
+            self._all_die,
+            self._is_left_behind,
+            self._comes_back_soon,
+        )
         place = self._chance.choice(self._places)
-        (fate,) = self._chance.choices(fates, (6, 4, 5, 2, 1))
+        (fate,) = self._chance.choices(fates, (6, 4, 5, 2, 1, 4, 4))
         for_us = int(self._chance.choice((0.2, 1, 3, 8)) * (0.5 + self._chance.random()) * SECOND_US)
         if place.member is not None and place.is_alive:
             fate(place, place.member, for_us)
@@ -313,6 +325,26 @@ class Groups:
         for each in self._places:
             if each.group_id == place.group_id and each.member is not None and each.is_alive:
                 self._dies(each, each.member, int(for_us * (0.8 + self._chance.random() / 5)))
+
+    def _is_left_behind(self, place: _Place, member: Member, for_us: int) -> None:
+        """A static member goes on when a new generation of its group has begun, and is still one of it."""
+        if place.instance_id is not None:
+            self._is_paused(place, member, int((REBALANCE_MS / 1_000 + 0.5 + 4 * self._chance.random()) * SECOND_US))
+            for other in self._places:
+                if other.group_id == place.group_id and other.instance_id is None and other.member and other.is_alive:
+                    self._leaves(other, other.member, for_us)
+                    return
+
+    def _comes_back_soon(self, place: _Place, member: Member, for_us: int) -> None:
+        """A static member is started again, and right after it whoever coordinates its group."""
+        del for_us
+        if place.instance_id is not None:
+            self._dies(place, member, SECOND_US // 5)
+            self._world.scheduler.at(2 * SECOND_US, partial(self._move_before_all_is_well, place.group_id))
+
+    def _move_before_all_is_well(self, group_id: str) -> None:
+        if self._settled_us is None:
+            self._move(group_id)
 
     def _come_back(self, place: _Place) -> None:
         if self._settled_us is None:

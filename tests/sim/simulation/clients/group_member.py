@@ -133,12 +133,13 @@ class Member(Asker):
     ) -> None:
         """`is_newest` says whether nobody else has been started in its place since."""
         super().__init__(scheduler, network, process, rules, group_id, brokers)
-        self.session_ms = self._chance.choice((SESSION_MS, SESSION_MS, LONG_SESSION_MS))
+        lengths = (SESSION_MS, SESSION_MS, LONG_SESSION_MS) if instance_id is None else (SESSION_MS, LONG_SESSION_MS)
+        self.session_ms = self._chance.choice(lengths)
         self.is_lazy = False
         """Whether it does not fetch its assignment, though it says that it lives, until it is told to join anew."""
         self._is_newest = is_newest
-        self._is_in_doubt = False
-        """Whether a join of it may have come to be that it knows nothing of."""
+        self.is_in_doubt = False
+        """Whether a join of it may have come to be, or yet come, that it knows nothing of."""
         self.member_id = NO_MEMBER
         self.instance_id = instance_id
         self.generation = NO_GENERATION
@@ -190,10 +191,11 @@ class Member(Asker):
             requires_known_member_id=self.instance_id is None,
             supports_skipping_assignment=True,
         )
+        was_in_doubt, self.is_in_doubt = self.is_in_doubt, True
         told = self.ask(request, JOIN_TIMEOUT_MS)
         if told is None:
-            self._is_in_doubt = True
             return
+        self.is_in_doubt = was_in_doubt
         joined: JoinResult = told.answer
         if joined.error is ErrorCode.NONE:
             self.member_id, self.generation = joined.member_id, joined.generation
@@ -249,7 +251,7 @@ class Member(Asker):
         """What every answer with an error means. Raises ProcessDied where the member is fenced."""
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.note("is fenced")
-            if rightful and self._is_newest(self) and not self._is_in_doubt:
+            if rightful and self._is_newest(self) and not self.is_in_doubt:
                 self._rules.fenced(self.group_id, self.caller)
             self.process.kill()
             self.process.check_alive()
