@@ -328,12 +328,13 @@ class Groups:
 
     def _is_left_behind(self, place: _Place, member: Member, for_us: int) -> None:
         """A static member goes on when a new generation of its group has begun, and is still one of it."""
-        if place.instance_id is not None:
-            self._is_paused(place, member, int((REBALANCE_MS / 1_000 + 0.5 + 4 * self._chance.random()) * SECOND_US))
-            for other in self._places:
-                if other.group_id == place.group_id and other.instance_id is None and other.member and other.is_alive:
-                    self._leaves(other, other.member, for_us)
-                    return
+        for each in self._places:
+            if each.instance_id is not None and each.member is not None and each.is_alive:
+                long_s = REBALANCE_MS / 1_000 + 0.5 + 3 * self._chance.random()
+                self._is_paused(each, each.member, int(long_s * SECOND_US))
+                if place.instance_id is None and place.group_id == each.group_id:
+                    self._leaves(place, member, for_us)
+                return
 
     def _comes_back_soon(self, place: _Place, member: Member, for_us: int) -> None:
         """A static member is started again, and right after it whoever coordinates its group."""

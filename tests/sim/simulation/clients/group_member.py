@@ -133,7 +133,9 @@ class Member(Asker):
     ) -> None:
         """`is_newest` says whether nobody else has been started in its place since."""
         super().__init__(scheduler, network, process, rules, group_id, brokers)
-        lengths = (SESSION_MS, SESSION_MS, LONG_SESSION_MS) if instance_id is None else (SESSION_MS, LONG_SESSION_MS)
+        lengths = (
+            (SESSION_MS, SESSION_MS, LONG_SESSION_MS) if instance_id is None else (SESSION_MS, *[LONG_SESSION_MS] * 3)
+        )
         self.session_ms = self._chance.choice(lengths)
         self.is_lazy = False
         """Whether it does not fetch its assignment, though it says that it lives, until it is told to join anew."""

@@ -212,19 +212,6 @@ def deletions_answered_unwritten(patch: Patch) -> None:
 
 
 @_ALL.of("own rule")
-def any_generation_commits(patch: Patch) -> None:
-    """members of old generations may commit"""
-    patch.edit(
-        Group,
-        "may_commit",
-        (
-            "error = self._check(caller.member_id, caller.instance_id, caller.generation)",
-            "error = self.members.check(caller.member_id, caller.instance_id)",
-        ),
-    )
-
-
-@_ALL.of("own rule")
 def any_generation_lives(patch: Patch) -> None:
     """heartbeats of old generations are answered well"""
     patch.edit(
@@ -328,33 +315,6 @@ def replacements_not_stored(patch: Patch) -> None:
         Group,
         "_replace",
         ("out.appends.append(Append((record,), stored))", "out.add(stored(ErrorCode.NONE, now_ms))"),
-    )
-
-
-@_ALL.of("KAFKA-9801")
-def replaced_without_a_rebalance(patch: Patch) -> None:
-    """a static member that comes back while its group waits for assignments begins no rebalance"""
-    patch.edit(
-        Group,
-        "_replace",
-        (
-            "if self.state is not GroupState.STABLE or self.members.vote() != self.protocol:",
-            "if self.state is GroupState.PREPARING_REBALANCE or self.members.vote() != self.protocol:",
-        ),
-    )
-
-
-@_ALL.of("KIP-345")
-def fenced_not_answered(patch: Patch) -> None:
-    """a member that waits while another one takes its place is not told"""
-    patch.edit(
-        Membership,
-        "rename",
-        (
-            "self.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member.member_id), out)",
-            "self.joining -= member.parked_join is not None; member.parked_join = None",
-        ),
-        ("self.answer_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID), out)", "member.parked_sync = None"),
     )
 
 
