@@ -132,7 +132,7 @@ class _DelayedDelete(DelayedOperation):
         return not self._open
 
     def _is_undone(self, partition: TopicPartition) -> bool:
-        """Whether a follower has been started anew while other partitions were waited for, and has the records again."""
+        """Whether a follower was started anew while other partitions were waited for, and has the records again."""
         done = self._results[partition].error is ErrorCode.NONE
         return done and self._path.outcome(partition, self._required[partition]) is None
 
