@@ -67,6 +67,7 @@ def tombstones_skipped(patch: Patch) -> None:
 def served_while_loaded(patch: Patch) -> None:
     """groups are served while they are being loaded, from what there is of them"""
     patch.edit(GroupCoordinator, "_find", ("if led.loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS", ""))
+    patch.edit(GroupCoordinator, "_on_time", ("if led.loaded and deadline_ms", "if deadline_ms"))
 
 
 @_ALL.of("own rule")

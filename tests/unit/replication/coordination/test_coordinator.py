@@ -72,7 +72,7 @@ def test_groups_move_with_their_partition(cluster, coordination, coordinate) -> 
 def test_nothing_is_told_of_a_commit_that_the_next_leader_may_not_have(cluster, coordination, coordinate) -> None:
     cluster.sever(1, 3)
     answers = coordination.commit()
-    cluster.run()
+    coordination.settle()
     other = coordinate(2)
     cluster.sever(2, 3)
     cluster.lead(2, partition=HOME)
@@ -86,7 +86,7 @@ def test_nothing_is_told_of_a_commit_that_the_next_leader_may_not_have(cluster, 
 def test_what_replicas_have_at_last_is_served(cluster, coordination, coordinate) -> None:
     cluster.sever(1, 3)
     coordination.commit()
-    cluster.run()
+    coordination.settle()
     other = coordinate(2)
     cluster.sever(2, 3)
     cluster.lead(2, partition=HOME)
