@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from simulation.moves import EVERY, are_made
 from simulation.run import run
@@ -30,13 +32,30 @@ def test_a_run_passes_all_of_a_move() -> None:
     assert {name for name, times in result.passed.items() if times} >= WHOLE_MOVE
 
 
-def test_a_move_that_forgets_producers_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forgets_producers(log: PartitionLog) -> None:
+    log._producers._producers.clear()
+
+
+def _sets_the_high_watermark_back(log: PartitionLog) -> None:
+    log._high_watermark = log.log_start_offset
+
+
+def _sets_the_high_watermark_to_the_end(log: PartitionLog) -> None:
+    log._high_watermark = log.log_end_offset
+
+
+@pytest.mark.parametrize(
+    "wrong", [_forgets_producers, _sets_the_high_watermark_back, _sets_the_high_watermark_to_the_end]
+)
+def test_a_move_that_takes_something_else_over_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, wrong: Callable[[PartitionLog], None]
+) -> None:
     take_over = PartitionLog.take_over
 
-    def forget(self: PartitionLog, other: PartitionLog) -> None:
+    def otherwise(self: PartitionLog, other: PartitionLog) -> None:
         take_over(self, other)
-        self._producers._producers.clear()
+        wrong(self)
 
-    monkeypatch.setattr(PartitionLog, "take_over", forget)
+    monkeypatch.setattr(PartitionLog, "take_over", otherwise)
     failures = [run(seed, shape_of("deep", seed)).failure for seed in SEEDS[:3]]
     assert any(failure and "moved-whole" in failure for failure in failures), failures

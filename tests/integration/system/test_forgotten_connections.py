@@ -65,6 +65,7 @@ def is_created(broker: BrokerPorts) -> bool:
         admin.create_topics([topic], operation_timeout=20, request_timeout=25)["u"].result(timeout=30)
     except KafkaException as error:
         assert error.args[0].code() == KafkaError.REQUEST_TIMED_OUT, error
+        assert "No answer from the controller" in error.args[0].str(), error
         return False
     return True
 

@@ -133,11 +133,15 @@ class Row:
         Raises InvariantBroken where it is not what the one before was.
         """
         before, log = self.log, self.partition.log
-        rose = log.high_watermark >= before.high_watermark  # as it may in the step that ends the move, by a fetch
+        high = log.high_watermark
+        if self.partition.role is Role.LEADER and high > before.high_watermark:
+            high = (
+                before.high_watermark
+            )  # a fetch raised it in the step that ended the move: rules of leaders judge that
         for what, had, has in (
             ("begins at", before.log_start_offset, log.log_start_offset),
             ("ends at", before.log_end_offset, log.log_end_offset),
-            ("has the high watermark", before.high_watermark, before.high_watermark if rose else log.high_watermark),
+            ("has the high watermark", before.high_watermark, high),
             ("has the epochs", before.epoch_entries, log.epoch_entries),
             ("knows producers", sorted(before._producers._producers), sorted(log._producers._producers)),
         ):
