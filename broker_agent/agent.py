@@ -34,11 +34,14 @@ from regency.broker_agent.control.admin_forwarder import AdminForwarder
 from regency.broker_agent.control.reporter import GrpcReports, Reporter
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.listener.server import KafkaListener
+from regency.broker_agent.log.cleaning.remote import RemoteCleaner
+from regency.broker_agent.metrics.group_lag import GroupLag
 from regency.broker_agent.metrics.probes import Recovery, live_conditions, ready_conditions, say_ready_once_known
 from regency.broker_agent.metrics.source import AgentMetrics, BrokerState
 from regency.broker_agent.ports import IsrChange, IsrWritten
 from regency.broker_agent.process.child import ControllerChild
 from regency.broker_agent.process.data_loop import DataLoop, LoopTimer, LoopWorker, PatientWorker
+from regency.broker_agent.process.job_child import CLEANER_COMMAND, JobChild
 from regency.broker_agent.process.loop_meter import LoopMeter
 from regency.broker_agent.process.watchdog import Watchdog
 from regency.broker_agent.registry.isr_store import IsrHistory
@@ -115,6 +118,7 @@ class Agent:
         self._worker = LoopWorker(self._loop, WORKERS, "worker")
         self._zookeeper_worker = LoopWorker(self._loop, ZOOKEEPER_WORKERS, "zookeeper")
         self._child = ControllerChild(child_arguments, self._fix_child_ports)
+        self._cleaner = JobChild(CLEANER_COMMAND, self._loop.post)
         self._recovery = Recovery()
         self._http_port = -1
         self._endpoints: list[Endpoint] = []
@@ -147,6 +151,7 @@ class Agent:
         stack.callback(self._zookeeper_worker.close)
         stack.callback(self._worker.close)
         stack.push_async_callback(self._child.stop)
+        stack.push_async_callback(self._cleaner.stop)
         self._meter.start()
         stack.callback(self._meter.stop)
         self._serve_http(stack)
@@ -174,6 +179,9 @@ class Agent:
         await self._serve_clients(parts, cluster_id, stack)
         await self._serve_controllers(parts.service, stack)
         await self._start_beside(parts, stack)
+        lag = self._metrics.groups = GroupLag(self._settings, self._loop, parts.groups, parts.metadata, self._clock)
+        stack.callback(lag.stop)
+        start_thread("group-lag", lag.run, end_process, ends=True)
         stack.callback(parts.registration.stop)
         await asyncio.to_thread(parts.registration.start)
         await self._registered
@@ -257,11 +265,13 @@ class Agent:
             admin,
             producer_ids,
             StoredConfigs(session, self._zookeeper_worker),
+            parts.groups,
             cluster_id,
             self._clock,
         )
         self._metrics.listener = listener.stats
         stack.push_async_callback(listener.stop)
+        stack.callback(parts.groups.close)  # before the listener: members that wait are told to look elsewhere
         for endpoint in self._settings.listeners:
             try:
                 port = await listener.start(endpoint)
@@ -310,6 +320,7 @@ class Agent:
             transport=threads(self._loop.post),
             disk=OsDisk(reserve=DESCRIPTORS_IN_RESERVE),
             new_uuid=uuid4,
+            cleaner=RemoteCleaner(self._cleaner.run),
             endpoints=lambda: tuple(self._endpoints),
             open_history=self._open_history,
             recovery_threads=settings.num_recovery_threads_per_data_dir,

@@ -21,6 +21,8 @@ from regency.broker_agent.control.gate import read_office, registered_epoch
 from regency.broker_agent.control.metadata_cache import MetadataCache
 from regency.broker_agent.control.service import ControlService
 from regency.broker_agent.control.strays import Strays
+from regency.broker_agent.groups.coordinator import GroupCoordinator
+from regency.broker_agent.log.directories.log_cleaning import Cleaner, LogCleaning
 from regency.broker_agent.log.directories.log_loading import NO_DIRECTORY_WORKS
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogDirInvalid
@@ -75,6 +77,8 @@ class Adapters(msgspec.Struct, frozen=True):
     transport: MakeTransport
     disk: Disk
     new_uuid: Callable[[], UUID]
+    cleaner: Cleaner
+    """Compacts logs."""
     endpoints: Callable[[], tuple[Endpoint, ...]]
     """Where this agent can be reached, as it registers."""
     open_history: Callable[[], Callable[[IsrChange, IsrWritten], None]]
@@ -111,6 +115,7 @@ class Parts(msgspec.Struct, frozen=True):
     registration: Registration
     writer: IsrWriter
     replicas: ReplicaManager
+    groups: GroupCoordinator
     service: ControlService
 
 
@@ -231,8 +236,18 @@ def build(settings: BrokerSettings, adapters: Adapters, found: Opened) -> Parts:
     found.configs.on_throttles = replicas.on_throttles_changed
     adapters.timer.bind(replicas.run_due)
     metadata.subscribe(lambda _: replicas.on_metadata_changed())
+    groups = GroupCoordinator(
+        settings,
+        replicas,
+        metadata,
+        found.session,
+        adapters.zookeeper_worker,
+        adapters.clock,
+        adapters.later,
+        adapters.new_uuid,
+    )
     service = _control_service(settings, adapters, found, metadata, registration, replicas)
-    return Parts(found.session, found.logs, metadata, registration, writer, replicas, service)
+    return Parts(found.session, found.logs, metadata, registration, writer, replicas, groups, service)
 
 
 def _replica_manager(
@@ -260,6 +275,7 @@ def _replica_manager(
         FetcherPool(settings, adapters.clock, registration.epoch, adapters.transport, logs.settle, throttles.follower),
         configs.of,
         throttles,
+        LogCleaning(logs, adapters.cleaner, adapters.clock, settings),
     )
 
 

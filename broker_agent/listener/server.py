@@ -10,18 +10,25 @@ from typing import Final, NamedTuple
 
 from regency.broker_agent.control.admin_forwarder import AdminForwarder
 from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.groups.coordinator import GroupCoordinator
 from regency.broker_agent.listener.acceptor import Acceptor
 from regency.broker_agent.listener.apis import (
+    acls,
     api_versions,
     cluster,
+    coordinators,
+    delete_records,
     describe_configs,
     fetch,
     forwarded,
+    group_offsets,
+    groups,
     list_offsets,
     log_dirs,
+    membership,
     metadata,
     produce,
-    producer_ids,
+    producers,
 )
 from regency.broker_agent.listener.apis.auto_creation import AutoCreation
 from regency.broker_agent.listener.apis.services import Services
@@ -66,6 +73,7 @@ class KafkaListener:
         admin: AdminForwarder,
         producer_ids: ProducerIds,
         configs: StoredConfigs,
+        groups: GroupCoordinator,
         cluster_id: str,
         clock: Clock,
     ) -> None:
@@ -83,6 +91,7 @@ class KafkaListener:
             admin,
             producer_ids,
             configs,
+            groups,
             cluster_id,
             clock,
             self._auto_creation,
@@ -208,12 +217,26 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.FETCH: Handler(fetch.handle, fetch.failure),
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.failure),
     ApiKey.METADATA: Handler(metadata.handle, metadata.failure),
+    ApiKey.OFFSET_COMMIT: Handler(group_offsets.handle_commit, group_offsets.failure_of_commit),
+    ApiKey.OFFSET_FETCH: Handler(group_offsets.handle_fetch, group_offsets.failure_of_fetch),
+    ApiKey.FIND_COORDINATOR: Handler(coordinators.handle, coordinators.failure),
+    ApiKey.JOIN_GROUP: Handler(membership.handle_join, membership.failure_of_join),
+    ApiKey.HEARTBEAT: Handler(membership.handle_heartbeat, membership.failure_of_heartbeat),
+    ApiKey.LEAVE_GROUP: Handler(membership.handle_leave, membership.failure_of_leave),
+    ApiKey.SYNC_GROUP: Handler(membership.handle_sync, membership.failure_of_sync),
+    ApiKey.DESCRIBE_GROUPS: Handler(groups.handle_describe, groups.failure_of_describe),
+    ApiKey.LIST_GROUPS: Handler(groups.handle_list, groups.failure_of_list),
     ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failure),
-    ApiKey.INIT_PRODUCER_ID: Handler(producer_ids.handle, producer_ids.failure),
+    ApiKey.DELETE_RECORDS: Handler(delete_records.handle, delete_records.failure),
+    ApiKey.INIT_PRODUCER_ID: Handler(producers.handle, producers.failure),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(list_offsets.handle_epochs, list_offsets.failure_of_epochs),
+    ApiKey.DESCRIBE_ACLS: Handler(acls.handle, acls.failure),
     ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failure),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(log_dirs.handle_alter, log_dirs.failure_of_alter),
     ApiKey.DESCRIBE_LOG_DIRS: Handler(log_dirs.handle_describe, log_dirs.failure_of_describe),
+    ApiKey.DELETE_GROUPS: Handler(groups.handle_delete, groups.failure_of_delete),
+    ApiKey.OFFSET_DELETE: Handler(group_offsets.handle_delete, group_offsets.failure_of_delete),
     ApiKey.DESCRIBE_CLUSTER: Handler(cluster.handle, cluster.failure),
+    ApiKey.DESCRIBE_PRODUCERS: Handler(producers.handle_describe, producers.failure_of_describe),
     **dict.fromkeys(FORWARDED, Handler(forwarded.handle, forwarded.failure)),
 }

@@ -1,6 +1,8 @@
-"""What a leader demands of the records a producer sends for one partition. Pure: says yes, or why not."""
+"""What a leader demands of the records it is to append, by where they come from. Pure: says yes, or why not."""
 
 from __future__ import annotations
+
+from enum import Enum
 
 from regency.broker_agent.log.errors import RecordsRejected
 from regency.kafka.record_batch import MAGIC, MAGIC_AT, BatchHeader, Buffer, CorruptBatch, crc_matches, read_header
@@ -8,15 +10,26 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.log_config import LogConfig
 
 _ZSTD = 4
+
+
+class Origin(Enum):
+    """Who wrote what a leader appends (Kafka's AppendOrigin; its REPLICATION is what `check_replicated` is for)."""
+
+    CLIENT = "client"
+    """Data, in the order of its producer's sequence numbers."""
+    COORDINATOR = "coordinator"
+    """This broker itself: what its groups and transactions keep. May be transactional, and without sequence numbers."""
+
+
 LOG_APPEND_TIME = "LogAppendTime"
 
 
-def check_produced(records: Buffer, config: LogConfig) -> BatchHeader:
-    """The header of the one batch that `records` must be.
+def check_produced(records: Buffer, config: LogConfig, origin: Origin = Origin.CLIENT) -> BatchHeader:
+    """The header of the one batch that `records` must be, for a leader to append.
 
     Raises RecordsRejected: INVALID_RECORD for anything but one whole data batch of format 2 with offsets 0 to n-1,
     MESSAGE_TOO_LARGE above max.message.bytes, RECORD_LIST_TOO_LARGE above segment.bytes, CORRUPT_MESSAGE for damage,
-    UNSUPPORTED_VERSION for transactions, INVALID_TIMESTAMP and UNSUPPORTED_COMPRESSION_TYPE for attributes.
+    UNSUPPORTED_VERSION for a client's transactions, INVALID_TIMESTAMP and UNSUPPORTED_COMPRESSION_TYPE for attributes.
     Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and LogValidator of Kafka.
     """
     header = _read_only_batch(records)
@@ -35,6 +48,8 @@ def check_produced(records: Buffer, config: LogConfig) -> BatchHeader:
         raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     _check_offsets(header)
     _check_attributes(header)
+    if origin is Origin.CLIENT:
+        _check_client(header)
     return header
 
 
@@ -69,21 +84,24 @@ def _check_offsets(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"{header.record_count} records cannot have offsets 0 to {header.last_offset_delta}",
         )
+
+
+def _check_client(header: BatchHeader) -> None:
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise RecordsRejected(
             ErrorCode.INVALID_RECORD,
             f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence number "
             f"{header.base_sequence}; an idempotent producer numbers from 0",
         )
-
-
-def _check_attributes(header: BatchHeader) -> None:
     if header.is_control:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if header.is_transactional:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_VERSION, "transactions are not offered")
+
+
+def _check_attributes(header: BatchHeader) -> None:
     if header.is_log_append_time:
-        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, "a client may not claim LogAppendTime")
+        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, "only the log gives LogAppendTime")
     if header.codec > _ZSTD:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {header.codec} is not known")
 

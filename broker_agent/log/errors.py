@@ -87,3 +87,16 @@ class LogDirInvalid(RegencyError):
     def __init__(self, directory: Path, reason: str, *, hint: str = "") -> None:
         super().__init__(f"log directory {directory}: {reason}.", hint=hint)
         self.directory = directory
+
+
+class Uncleanable(RegencyError):
+    """A log that cannot be compacted: damaged, or with what cannot be read. Everything in it stays where it is."""
+
+    code = "log_uncleanable"
+
+
+class CleanerDied(RegencyError):
+    """The process that compacts logs ended before it had an answer; the log is as it was."""
+
+    code = "cleaner_died"
+    retriable = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec
@@ -16,11 +17,11 @@ from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.producer_state import ProducerStates, remove_snapshots, snapshot_offsets, write_snapshot
 from regency.broker_agent.log.retention import must_roll
-from regency.broker_agent.log.segments.checked_read import EpochSpan
+from regency.broker_agent.log.segment_swap import SegmentSwap
 from regency.broker_agent.log.segments.damage import CorruptFile, KnownDamage
 from regency.broker_agent.log.segments.index_building import IndexBuilding
 from regency.broker_agent.log.segments.open_files import OpenFiles
-from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
 from regency.broker_agent.log.segments.segments import Cut, LogPosition, Segments
 from regency.broker_agent.ports import Worker
 from regency.kafka.logfiles.file_names import SNAPSHOT, offset_file
@@ -32,6 +33,8 @@ from regency.model.settings.log_config import LogConfig
 from regency.runtime.descriptors import is_shortage
 from regency.runtime.disk import Disk
 from regency.runtime.metrics.recent import RecentTimes
+
+logger = logging.getLogger(__name__)
 
 
 class LogServices(NamedTuple):
@@ -70,6 +73,8 @@ class LogParts(NamedTuple):
     """Whether it has just been made: not even its directory's name is on the disk."""
     is_recovered: bool
     """Whether the last shutdown was not clean: what was written before may not be on the disk."""
+    cleaned_to: Offset | None = None
+    """Up to where it has been compacted; None where it never was."""
 
 
 class Unsettled(NamedTuple):
@@ -85,6 +90,8 @@ class Unsettled(NamedTuple):
     """A checkpoint may have a recovery point above the log end: what is appended below would be believed."""
     start: bool = False
     """A checkpoint may have a log start above the log's own: what is appended below would be dropped."""
+    cleaned: bool = False
+    """A checkpoint may say that what is appended next has been compacted."""
 
 
 SETTLED = Unsettled()
@@ -127,6 +134,11 @@ class LogCore:
         self._log_start = parts.log_start
         self._log_end = parts.log_end
         self._high_watermark = parts.log_start
+        self.cleaned_to = parts.cleaned_to
+        """Up to where it has been compacted, not above the log end; None where it never was."""
+        self.cleaning: object | None = None
+        """What is under way to compact it; another object, or None, once that has been overtaken by something else."""
+        self._swap: SegmentSwap | None = None
         self._damage = KnownDamage(parts.topic_partition)
         self._snapshots_kept_from = parts.segments.first.base_offset
         self._checkpointed_recovery_point = parts.recovery_point
@@ -232,25 +244,29 @@ class LogCore:
         begin = 0
         while begin < len(batches):
             first_at, first = batches[begin]
+            end = self._log_end
             segment = self._segment_for(first, now_ms)
             stop, end_at = self._that_fit(segment, batches, begin)
             group = (
                 batches[begin:stop] if not first_at else [(at - first_at, header) for at, header in batches[begin:stop]]
             )
-            self._append(segment, view[first_at:end_at], group)
+            self._append(segment, view[first_at:end_at], group, end)
             begin = stop
 
-    def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]]) -> None:
+    def _append(self, segment: Segment, data: Buffer, group: Sequence[tuple[int, BatchHeader]], begin: Offset) -> None:
         """Append one group, its epochs first; where that fails, no epoch is known of what is not there.
 
-        What flush.messages wants synced is, before it counts: by the log end, the producers, the high watermark.
+        An epoch whose first records were compacted away begins where the batch before ends, at `begin` for the first:
+        later than it truly began, it would let a replica keep what an older leader wrote there (KIP-101). What
+        flush.messages wants synced is, before it counts: by the log end, the producers, the high watermark.
         """
         before: Sequence[tuple[LeaderEpoch, Offset]] | None = None
         try:
             for _, header in group:
                 if header.leader_epoch != self._epochs.latest and header.leader_epoch >= 0:
                     before = self._epochs.entries if before is None else before
-                    self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                    self._epochs.assign(LeaderEpoch(header.leader_epoch), begin)
+                begin = header.next_offset
             self._append_and_count(segment, data, group)
         except Exception:
             if before is not None:
@@ -287,25 +303,35 @@ class LogCore:
         return stop, end_at
 
     def _segment_for(self, first: BatchHeader, now_ms: int) -> Segment:
+        """The active segment, or a new one where the log ends: no hole is between two segments, by which recovery knows
+        that one has lost its end. But where a hole is too wide for an index entry, the log ends after it from now on.
+        """
         active = self._segments.active
-        if active.size and must_roll(active, self.config, first, now_ms, partition=self.topic_partition):
+        if first.last_offset - self._log_end > MAX_RELATIVE_OFFSET:
+            self._begin_segment(Offset(first.base_offset), now_ms)
+        elif active.size and must_roll(active, self.config, first, now_ms, partition=self.topic_partition):
             self._roll(now_ms)
         return self._segments.active
 
     def _roll(self, now_ms: int) -> None:
         active = self._segments.active
-        if not active.size:
-            return
+        if active.size:
+            self._begin_segment(self._log_end, now_ms)
+
+    def _begin_segment(self, base_offset: Offset, now_ms: int) -> None:
+        """`base_offset` is the log end, or above it and becomes that."""
+        active = self._segments.active
         self._settle()
         crash_point("log.roll.before_seal")
         active.seal()
         self._flusher.sealed(active, self._log_end)
         crash_point("log.roll.before_snapshot")
+        self._log_end = self._producers.end_offset = base_offset
         write_snapshot(self._services.disk, self.directory, self._producers)
         self._flusher.make_cut_last()
         crash_point("log.roll.before_segment")
         try:
-            self._segments.create(self._log_end, self.config, now_ms)
+            self._segments.create(base_offset, self.config, now_ms)
         except Exception:
             self._flusher.names_changed()  # after a power cut the log would end where an empty segment came back
             raise
@@ -329,6 +355,7 @@ class LogCore:
         if known:
             write_snapshot(self._services.disk, self.directory, producers)
             snapshots = [each for each in snapshots if each != offset]
+        self._stop_cleaning()
         crash_point("log.restart.before_drop")
         removed = self._segments.drop_all()
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
@@ -344,7 +371,15 @@ class LogCore:
             start_lowered = offset < self._log_start
             self._log_end = self._log_start = self._high_watermark = offset
             point_lowered = self._flusher.restarts_at(offset)
-            self._unsettle(names=True, producers=known, epochs=has_epochs, point=point_lowered, start=start_lowered)
+            was_cleaned, self.cleaned_to = self.cleaned_to is not None, None
+            self._unsettle(
+                names=True,
+                producers=known,
+                epochs=has_epochs,
+                point=point_lowered,
+                start=start_lowered,
+                cleaned=was_cleaned,
+            )
 
     @_in_one
     def _cut(self, cut: Cut) -> None:
@@ -355,6 +390,9 @@ class LogCore:
         """
         above = [offset for offset in snapshot_offsets(self._services.disk, self.directory) if offset > cut.end]
         cut.segment.hold()
+        if self.cleaned_to is not None and self.cleaned_to > cut.end:
+            self.cleaned_to = cut.end
+            self._unsettle(cleaned=True)
         start_lowered = cut.end < self._log_start
         self._log_end = cut.end
         self._log_start = min(self._log_start, cut.end)
@@ -389,7 +427,7 @@ class LogCore:
     def _settle(self) -> None:
         """Have the disk know everything now, at the cost of some syncs: where no caller waited. Raises OSError."""
         self._settle_names()
-        if self.unsettled.point or self.unsettled.start:
+        if self.unsettled.point or self.unsettled.start or self.unsettled.cleaned:
             self.on_lowered(self.unsettled)
         self.unsettled = SETTLED
 
@@ -418,10 +456,6 @@ class LogCore:
         self._epochs.path = directory / self._epochs.path.name
         self._flusher.renamed()
         self.sync_cut_later()  # under the old name it may not have been found
-
-    def _epoch_span(self, offset: int) -> EpochSpan:
-        """The leader epoch of the batch that begins at `offset`: one that reaches below the log start too."""
-        return self._epochs.span_at(max(offset, self._log_start))
 
     def _damaged(self, error: CorruptFile, offset: Offset = UNKNOWN_OFFSET) -> LogDamaged:
         """Take in that a file is damaged where it had to be walked over; returns what to raise."""
@@ -463,8 +497,26 @@ class LogCore:
 
         self._services.worker.submit(building.walk, done)
 
+    def _stop_cleaning(self) -> None:
+        """What is under way to compact the log must not reach it any more. Raises OSError.
+
+        A swap that has begun ends in between: names may not be on the disk then. Where descriptors are short, all goes
+        on.
+        """
+        swap = self._swap
+        if swap is not None:
+            self._unsettle(names=True)
+            swap.interrupt()
+            logger.info("%s: its compaction is broken off", self.topic_partition)
+            self._swap = None
+            self._services.trash.put(swap.removed, self.config.file_delete_delay_ms)
+        self.cleaning = None
+
     def _give_up(self) -> None:
         """Use no file any more."""
+        self.cleaning = None
+        if self._swap is not None:
+            self._swap.give_up()
         self._buildings.clear()
         self._segments.close()
 

@@ -14,6 +14,7 @@ from regency.broker_agent.log.errors import LogBusy, LogDirInvalid, LogStorageEr
 from regency.kafka.logfiles.checkpoints import CheckpointMalformed, OffsetCheckpoint, replace_file
 from regency.kafka.logfiles.file_names import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOCK,
     LOG_START_OFFSETS,
@@ -47,6 +48,7 @@ class LogDirectory:
         self.recovery_points = OffsetCheckpoint(disk, path / RECOVERY_POINTS)
         self.log_start_offsets = OffsetCheckpoint(disk, path / LOG_START_OFFSETS)
         self.high_watermarks = OffsetCheckpoint(disk, path / HIGH_WATERMARKS)
+        self.cleaner_offsets = OffsetCheckpoint(disk, path / CLEANER_OFFSETS)
         self.shortages = 0
         """Operations that were put off for want of descriptors or memory."""
         self._lock_fd = -1

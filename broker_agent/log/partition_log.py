@@ -16,7 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, check_produced, check_replicated
+from regency.broker_agent.log.append_rules import LOG_APPEND_TIME, Origin, check_produced, check_replicated
+from regency.broker_agent.log.cleaning.job import Cleaned, CleaningJob, CleaningLimits, Source
 from regency.broker_agent.log.errors import CutNotPrepared, IndexInDoubt, LogDamaged, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.log_core import LogCore
 from regency.broker_agent.log.producer_state import (
@@ -27,10 +28,12 @@ from regency.broker_agent.log.producer_state import (
     write_snapshot,
 )
 from regency.broker_agent.log.retention import SegmentFacts, expired_segments
+from regency.broker_agent.log.segment_swap import Replacement, SegmentSwap
 from regency.broker_agent.log.segments.damage import CorruptFile
 from regency.broker_agent.log.segments.segment import Segment
 from regency.broker_agent.log.segments.segments import AppendInfo, LogPosition, ReadInfo
 from regency.broker_agent.log.segments.time_lookup import TimestampAndOffset, find_greatest, find_timestamp
+from regency.broker_agent.log.selection import ClosedSegment, Dirty, dirty_part
 from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import EpochEndOffset
 from regency.kafka.logfiles.checkpoints import CheckpointMalformed, format_partition_metadata, replace_file
@@ -40,7 +43,7 @@ from regency.kafka.record_batch import stamp_log_append_time as stamp_time
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from regency.model.kafka_errors import ErrorCode
-from regency.model.settings.log_config import NEVER
+from regency.model.settings.log_config import COMPACT, NEVER
 
 logger = logging.getLogger(__name__)
 
@@ -75,16 +78,17 @@ class PartitionLog(LogCore):
     """The log of one replica. log start <= high watermark <= log end, and recovery point <= log end, always."""
 
     @_on_disk
-    def append_as_leader(self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-        """Append what a producer sent, which must be one batch; `now_ms` is wall time.
+    def append_as_leader(
+        self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Append what a producer sent, or a coordinator here wrote: one batch; `now_ms` is wall time.
 
         Raises RecordsRejected; a batch that is already there is not written again but answered with its old place.
         """
-        header = check_produced(records, self.config)
+        header = check_produced(records, self.config, origin)
         stamps_time = self.config.message_timestamp_type == LOG_APPEND_TIME
-        if header.producer_id >= 0 and (
-            known := self._producers.check(header, all_known=self._knows_every_producer(now_ms))
-        ):
+        is_numbered = origin is Origin.CLIENT and header.producer_id >= 0
+        if is_numbered and (known := self._producers.check(header, all_known=self._knows_every_producer(now_ms))):
             appended_ms = known.timestamp if stamps_time else -1
             return AppendInfo(known.first_offset, known.last_offset, appended_ms, self._log_start, duplicate=True)
         data = bytearray(records)
@@ -104,6 +108,8 @@ class PartitionLog(LogCore):
         """
         oldest = self._segments.first
         is_whole = self._log_start == oldest.base_offset == 0 and not self._producers.forgot
+        if COMPACT in self.config.cleanup_policy:  # batches of who has expired are gone, wherever they were
+            return False
         expired_until_ms = now_ms - self._services.producer_expiration_ms
         return is_whole and (self._log_end == 0 or expired_until_ms < min(oldest.first_timestamp, oldest.created_ms))
 
@@ -111,8 +117,9 @@ class PartitionLog(LogCore):
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Append what the leader sent: whole batches from the log end on; an incomplete last one is left out.
 
-        Raises RecordsRejected: CORRUPT_MESSAGE where fetching again may help, OFFSET_OUT_OF_RANGE where the batches do
-        not begin at the log end. An empty log may begin lower, with a batch that straddles its start.
+        Offsets may be missing before each of them and in them, down to batches without records: compaction leaves that.
+        Raises RecordsRejected: CORRUPT_MESSAGE where fetching again may help, OFFSET_OUT_OF_RANGE where the batches
+        begin below the log end. An empty log may begin lower, with a batch that straddles its start.
         """
         try:
             batches = list(iter_batches(records))
@@ -122,8 +129,8 @@ class PartitionLog(LogCore):
             return AppendInfo(self._log_end, Offset(self._log_end - 1), -1, self._log_start)
         check_replicated(records, batches)
         base = Offset(batches[0][1].base_offset)
-        if base != self._log_end:
-            if self._log_end != self._log_start or not base < self._log_end < batches[0][1].next_offset:
+        if base < self._log_end:
+            if self._log_end != self._log_start or not self._log_end < batches[0][1].next_offset:
                 raise RecordsRejected(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{self.topic_partition} ends at {self._log_end}; records from {base} on do not fit there",
@@ -131,6 +138,14 @@ class PartitionLog(LogCore):
             self._restart_at(base, self._producers.copy())
         self._write(records, batches, self._services.clock.wall_ms())
         return AppendInfo(base, Offset(self._log_end - 1), -1, self._log_start)
+
+    @_on_disk
+    def end_above_hole(self, offset: Offset) -> None:
+        """End at `offset`, although no batch is left between the end of now and there: as a log does that was cut off
+        in a hole. After a crash it ends at its last batch.
+        """
+        self._settle()
+        self._log_end = self._producers.end_offset = max(self._log_end, offset)
 
     @_on_disk
     def read(self, offset: Offset, max_bytes: int, *, max_offset: Offset, min_one_batch: bool) -> ReadInfo:
@@ -151,7 +166,7 @@ class PartitionLog(LogCore):
                 max_offset=max_offset,
                 log_end=self._log_end,
                 min_one_batch=min_one_batch,
-                epochs=self._epoch_span,
+                epochs=self._epochs.span_at,
             )
         except CorruptFile as error:
             raise self._damaged(error, offset) from error
@@ -235,9 +250,15 @@ class PartitionLog(LogCore):
 
     @_on_disk
     def prepare_cut(self, offset: Offset) -> bool:
-        """Lower the recovery point to where `truncate_to(offset)` cuts; False until the log is settled."""
+        """Lower the recovery point to where `truncate_to(offset)` cuts; False until the log is settled.
+
+        A compaction of what is above is broken off: a start would take its holes for damage.
+        """
         if self._log_start < offset < self._log_end:
-            self._unsettle(point=self._flusher.ends_at(self._segments.find_cut(offset).end))
+            end = self._segments.find_cut(offset).end
+            if end < self.recovery_point:
+                self._stop_cleaning()
+            self._unsettle(point=self._flusher.ends_at(end))
         return not self.unsettled.point
 
     @_on_disk
@@ -260,6 +281,7 @@ class PartitionLog(LogCore):
         if offset <= self._log_start:
             self._restart_at(offset)
             return True
+        self._stop_cleaning()
         cut = self._segments.find_cut(offset)
         end = cut.end
         producers = self._producers.copy()
@@ -321,7 +343,7 @@ class PartitionLog(LogCore):
 
         `now_ms` is wall time. The log start rises before the first is gone. None of a log that is not settled.
         """
-        if not self.is_settled:
+        if not self.is_settled or self._swap is not None:
             return 0
         while True:
             facts = [
@@ -363,6 +385,110 @@ class PartitionLog(LogCore):
             raise doubt
         return checked_now
 
+    def dirty_part(self, now_ms: int) -> Dirty | None:
+        """What can be compacted now, and whether it is time; None where there is nothing. `now_ms` is wall time."""
+        closed = [
+            ClosedSegment(each.base_offset, upper, each.size, each.first_timestamp, each.max_timestamp)
+            for each, upper in self._segments.upper_bounds(self._log_end)
+            if each is not self._segments.active
+        ]
+        return dirty_part(
+            closed,
+            self.config,
+            log_start=self._log_start,
+            cleaned_to=self.cleaned_to,
+            stable=min(self._high_watermark, self.recovery_point),
+            now_ms=now_ms,
+        )
+
+    def begin_cleaning(self, dirty: Dirty, now_ms: int, limits: CleaningLimits) -> CleaningJob | None:
+        """What a cleaner has to do for that, which counts until `cleaning` is another; None where it has to wait."""
+        if not self.is_settled or self._swap is not None:
+            return None
+        sources = [
+            Source(segment.base_offset, segment.size) for segment in self._segments if segment.base_offset < dirty.end
+        ]
+        job = CleaningJob(
+            directory=str(self.directory),
+            segments=tuple(sources),
+            end=dirty.end,
+            first_dirty=dirty.first,
+            now_ms=now_ms,
+            delete_retention_ms=self.config.delete_retention_ms,
+            segment_bytes=self.config.segment_bytes,
+            segment_index_bytes=self.config.segment_index_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
+            map_bytes=limits.map_bytes,
+            load_factor=limits.load_factor,
+            buffer_bytes=limits.buffer_bytes,
+            bytes_per_second=limits.bytes_per_second,
+            producers=self._producers.last_batches(),
+        )
+        self.cleaning = job
+        return job
+
+    @_on_disk
+    def end_cleaning(self, job: CleaningJob, cleaned: Cleaned, then: Callable[[], None]) -> None:
+        """Take in what a cleaner has made of `job`; `then` is called when the log is that, at once or later.
+
+        It is not called where the log was cut off, or is about to be, closed or lost meanwhile. Nothing is taken in
+        where segments that were cleaned are gone, as retention removes them: then `then` is called too. A checkpoint
+        must have the recovery point of now.
+        """
+        if self.cleaning is not job:
+            return
+        replacements = self._replacements(cleaned)
+        if replacements is None:
+            self.cleaning = None
+            then()
+            return
+
+        def done(error: OSError | None) -> None:
+            if self._swap is not swap:
+                return
+            self._swap = self.cleaning = None
+            self._services.trash.put(swap.removed, self.config.file_delete_delay_ms)
+            if error is not None:
+                self.home.fail(error)
+                return
+            crash_point("log.compaction.before_end")
+            self.cleaned_to = cleaned.end
+            then()
+
+        def make(base: Offset, suffix: str) -> Segment:
+            now_ms = self._services.clock.wall_ms()
+            return Segment(self.directory, base, self.config, self._services.files, now_ms, self._doubted, suffix)
+
+        swap = SegmentSwap(self._segments, replacements, make, self._services.disk, self._services.worker, done)
+        self._swap = swap
+        if not replacements:
+            done(None)
+            return
+        try:
+            swap.begin()
+        except OSError:
+            self._swap = self.cleaning = None  # where descriptors were short, it is cleaned once more
+            raise
+
+    def _replacements(self, cleaned: Cleaned) -> list[Replacement] | None:
+        """The segments that are to be replaced, by what replaces them; None where one is gone, or is another."""
+        by_base = {segment.base_offset: segment for segment in self._segments}
+        job = self.cleaning
+        assert isinstance(job, CleaningJob)
+        sizes = {source.base: source.size for source in job.segments}
+        found = []
+        for each in cleaned.segments:
+            sources = [by_base[base] for base in each.sources if base in by_base]
+            if [source.size for source in sources] != [sizes[base] for base in each.sources]:
+                return None
+            found.append(Replacement(each.base, sources))
+        return found
+
+    @_on_disk
+    def stop_cleaning(self) -> None:
+        """Break off what is under way to compact the log: it is closed, or its settings have changed."""
+        self._stop_cleaning()
+
     @_on_disk
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
@@ -382,7 +508,7 @@ class PartitionLog(LogCore):
     @_on_disk
     def take_over(self, other: PartitionLog) -> None:
         """Know whatever `other` knows, which holds the same records up to the same end: epochs without records too,
-        producers whose batches are gone, the high watermark, the topic id.
+        producers whose batches are gone, the high watermark, the topic id, up to where it is compacted.
         """
         if other.log_end_offset != self._log_end:
             raise ValueError(f"{self.directory} ends at {self._log_end}, {other.directory} at {other.log_end_offset}")
@@ -392,6 +518,7 @@ class PartitionLog(LogCore):
         self._epochs.take(other.epoch_entries)
         self._epochs.truncate_from_start(self._log_start)
         self._producers = other._producers.copy()
+        self.cleaned_to = other.cleaned_to
         crash_point("log.take_over.before_snapshot")
         write_snapshot(self._services.disk, self.directory, self._producers)
         self.set_high_watermark(other.high_watermark)
@@ -414,6 +541,10 @@ class PartitionLog(LogCore):
         replace_file(self._services.disk, path, format_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id
         self._services.syncs.later(path, self.home.failed)
+
+    def latest_producers(self) -> list[tuple[int, int, int, int]]:
+        """Id, epoch, last sequence number (-1: none) and last timestamp of each producer that is remembered."""
+        return self._producers.latest()
 
     def producers_below_start(self) -> bytes:
         """A snapshot of the producers that have batches below the log start, and of these batches; empty for none."""

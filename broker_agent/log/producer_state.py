@@ -126,6 +126,13 @@ class ProducerStates:
                 ProducedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
             )
 
+    def latest(self) -> list[tuple[int, int, int, int]]:
+        """Id, epoch, last sequence number (-1: none) and last timestamp of each."""
+        return [
+            (number, each.epoch, each.batches[-1].last_sequence if each.batches else -1, each.last_timestamp)
+            for number, each in self._producers.items()
+        ]
+
     def truncate_to(self, end_offset: Offset) -> bool:
         """Forget batches that reach `end_offset`; False, and nothing done, where those before are not known."""
         for producer in self._producers.values():
@@ -164,6 +171,13 @@ class ProducerStates:
             same.last_timestamp = batch.timestamp
             same.batches.append(batch)
         return states, max(0, len(found) - most)
+
+    def last_batches(self) -> dict[int, tuple[Offset, int]]:
+        """Of every producer the last offset of its data, -1 where none is known, and its epoch."""
+        return {
+            producer_id: (producer.batches[-1].last_offset if producer.batches else Offset(-1), producer.epoch)
+            for producer_id, producer in self._producers.items()
+        }
 
     def copy(self) -> ProducerStates:
         """The same states, which change on their own from now on."""

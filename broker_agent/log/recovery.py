@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.leader_epoch_cache import LeaderEpochCache
 from regency.broker_agent.log.log_core import LogParts
 from regency.broker_agent.log.producer_state import ProducerStates, restore
@@ -32,6 +32,7 @@ from regency.kafka.logfiles.file_names import (
     TIME_INDEX,
     TMP,
     TXN_INDEX,
+    offset_file,
     parse_offset_file,
 )
 from regency.kafka.record_batch import HEADER_BYTES, BatchHeader, CorruptBatch, batch_size, crc_matches, iter_batches
@@ -55,6 +56,9 @@ class FoundLog(NamedTuple):
     """Whether the last shutdown was clean."""
     recovery_point: Offset
     log_start: Offset
+    whole: bool = False
+    """Whether all that was written before is there yet, synced or not: only the process has ended."""
+    cleaned_to: Offset | None = None
 
 
 def open_log(disk: Disk, found: FoundLog, config: LogConfig, now_ms: int) -> LogParts:
@@ -113,6 +117,8 @@ class _Opening:
         self._disk = files.disk
         self._now_ms = now_ms
         self._read: list[ReadRange] = []
+        self._last_epoch = int(NO_LEADER_EPOCH)
+        """Of the batches read last, as far as they stand side by side: epochs rise."""
 
     def load(self) -> LogParts:
         """All steps in order."""
@@ -128,6 +134,7 @@ class _Opening:
         chain = Segments(self._directory, self._files, segments)
         if not segments:
             chain.create(log_start, self._config, self._now_ms)
+            self._disk.sync_path(self._directory)  # the name alone says where it begins, once no checkpoint does
         crash_point("log.recovery.before_epochs")
         epochs = self._load_epochs(chain, log_start, log_end)
         crash_point("log.recovery.before_producers")
@@ -147,6 +154,7 @@ class _Opening:
             recovery_point=synced,
             is_new=False,
             is_recovered=not self._trusts_files,
+            cleaned_to=self._cleaned_to(log_end),
         )
 
     def _log_start(self, segments: Sequence[Segment], log_end: Offset) -> Offset:
@@ -175,6 +183,11 @@ class _Opening:
             )
         return begin
 
+    def _cleaned_to(self, log_end: Offset) -> Offset | None:
+        """None also where the checkpoint names what is not there: all is looked at again."""
+        cleaned_to = self._found.cleaned_to
+        return cleaned_to if cleaned_to is not None and cleaned_to <= log_end else None
+
     def _epochs_begin(self, otherwise: Offset) -> Offset:
         """Where the first leader epoch begins by its file; `otherwise` where that does not say."""
         try:
@@ -185,20 +198,56 @@ class _Opening:
 
     def _tidy(self) -> list[Offset]:
         """Remove what earlier deletions and crashes left; returns base offsets of segments, rising."""
+        self._finish_swaps()
         names = self._disk.names_in(self._directory)
         bases = [parsed[0] for parsed in map(parse_offset_file, names) if parsed and parsed[1] == LOG]
         for name in names:
-            if name.endswith(LOG + SWAP):
-                raise LogDirInvalid(
-                    self._directory.parent,
-                    f"{self._directory / name} was left by a Kafka broker that stopped while it compacted",
-                    hint="Start and stop that broker once, so that it finishes.",
-                )
             parsed = parse_offset_file(name)
             is_lone_index = parsed and parsed[1] in (INDEX, TIME_INDEX, TXN_INDEX) and parsed[0] not in bases
             if is_lone_index or name.endswith((DELETED, CLEANED, TMP, SWAP)):
                 self._disk.remove(self._directory / name)
         return sorted(bases)
+
+    def _finish_swaps(self) -> None:
+        """Put cleaned segments in the place of those they were made from, where all of them are whole.
+
+        They are once no `.cleaned` one is left; those below the lowest are of a swap of their own (Kafka splits
+        segments so). What a swap replaces begins within it: its last batch is always kept.
+        """
+        names = self._disk.names_in(self._directory)
+        bases = {suffix: _bases_of(names, suffix) for suffix in (LOG, LOG + SWAP)}
+        unfinished = [parsed[0] for parsed in (_parse_suffixed(name, CLEANED) for name in names) if parsed]
+        swapped = [base for base in bases[LOG + SWAP] if not unfinished or base < min(unfinished)]
+        if not swapped:
+            return
+        crash_point("log.recovery.before_swap")
+        for base in swapped:
+            end = self._end_of(base)
+            replaced = [each for each in bases[LOG] if each == base or base < each < end]
+            logger.info("%s: segments %s are replaced by a compacted one from %d on", self._directory, replaced, base)
+            for each in replaced:
+                for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                    self._disk.remove(offset_file(self._directory, each, suffix), missing_ok=True)
+        crash_point("log.recovery.before_swap_sync")
+        self._disk.sync_path(self._directory)
+        for base in swapped:
+            for suffix in (INDEX, TIME_INDEX, TXN_INDEX, LOG):
+                swap = offset_file(self._directory, base, suffix + SWAP)
+                if self._disk.exists(swap):
+                    crash_point("log.recovery.before_swap_rename")
+                    self._disk.rename(swap, offset_file(self._directory, base, suffix))
+        self._disk.sync_path(self._directory)
+
+    def _end_of(self, base: Offset) -> Offset:
+        """Where the batches of a `.swap` segment end."""
+        segment = Segment(self._directory, base, self._config, self._files, self._now_ms, build_at_once, SWAP)
+        segment.size = segment.log.size()
+        end = base
+        with suppress(CorruptBatch):  # it was whole: what has befallen it since is found when it is loaded
+            for _, header in segment.headers():
+                end = header.next_offset
+        segment.close()
+        return end
 
     def _load_segments(self, bases: list[Offset]) -> tuple[list[Segment], Offset]:
         """Segments up to the first damage, and the offset they end at."""
@@ -210,10 +259,11 @@ class _Opening:
             must_check = not self._trusts_files and (following is None or following > self._checked_from)
             loaded = None if must_check else _load_sound(segment, following, ends_at=self._checked_from)
             if loaded is not None:
-                end = loaded
+                end, self._last_epoch = loaded, NO_LEADER_EPOCH
                 continue
             whole, end = self._recover(segment, following)
-            if following is not None and (not whole or self._is_hole(end, following)):
+            is_cut_short = following is not None and not self._found.whole and self._is_hole(end, following)
+            if following is not None and (not whole or is_cut_short):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
                 self._drop([self._segment(gone) for gone in later])
@@ -247,16 +297,21 @@ class _Opening:
         epochs = EpochReader(end)
         why = "an incomplete batch"
         try:
-            for position, header in _checked_batches(segment.log, size):
+            for position, header, after in _with_next(_checked_batches(segment.log, size), following):
                 base = Offset(header.base_offset)
-                if base < end or self._is_hole(end, base) or not segment.has_room(header.last_offset):
+                is_doubted = self._is_hole(end, base) and not self._is_believed(header, after)
+                if base < end or is_doubted or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
+                    break
+                if 0 <= header.leader_epoch < self._last_epoch:
+                    why = f"its leader epoch {header.leader_epoch} is older than what stands before it: it was cut off"
                     break
                 if following is not None and header.next_offset > following:
                     why = f"the segment from {following} on is newer: cutting this one off was lost"
                     break
                 segment.count(position, header)
                 epochs.note(header)
+                self._last_epoch = max(self._last_epoch, header.leader_epoch)
                 good, end = position + header.size, header.next_offset
         except CorruptBatch as error:
             why = error.reason
@@ -273,8 +328,20 @@ class _Opening:
         return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
-        """Whether offsets are missing that only a crash can have lost: what was synced may have been compacted."""
-        return base > end >= self._found.recovery_point and not self._found.clean
+        """Whether offsets are missing that a crash may have lost. What was synced was compacted.
+
+        A hole may reach from below the recovery point to above: a log ends in one where it was cut off in one, and what
+        stood behind has come back.
+        """
+        return base > max(end, self._found.recovery_point) and not self._found.clean
+
+    def _is_believed(self, header: BatchHeader, after: Offset | None) -> bool:
+        """Whether a batch stands above a hole in its segment by right: a leader that compacts sent it so.
+
+        Its offset is not under its checksum, and a wrong one leaves a hole, too; but then the next batch contradicts.
+        Where there is none, nothing speaks for it but that no power was cut.
+        """
+        return self._found.whole if after is None else header.next_offset <= after
 
     def _load_epochs(self, chain: Segments, log_start: Offset, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT
@@ -327,6 +394,16 @@ class _Opening:
             return ZERO_TOPIC_ID
 
 
+def _bases_of(names: Sequence[str], suffix: str) -> list[Offset]:
+    """Base offsets of the files whose names end so, rising."""
+    found = [parse_offset_file(name.removesuffix(suffix) + LOG) for name in names if name.endswith(suffix)]
+    return sorted(parsed[0] for parsed in found if parsed)
+
+
+def _parse_suffixed(name: str, suffix: str) -> tuple[Offset, str] | None:
+    return parse_offset_file(name.removesuffix(suffix)) if name.endswith(suffix) else None
+
+
 def _is_stale(chain: Segments, on_file: Sequence[EpochEntry]) -> bool:
     """Whether the newest batches have an epoch that the file does not have: two of them, as a bit may have flipped."""
     epochs = [header.leader_epoch for _, header in chain.active.headers(chain.active.offsets.last_position)][-2:]
@@ -358,6 +435,28 @@ def _load_sound(segment: Segment, following: Offset | None, *, ends_at: Offset) 
     return following if end <= following else None
 
 
+def _with_next(
+    batches: Iterator[tuple[int, BatchHeader]], following: Offset | None
+) -> Iterator[tuple[int, BatchHeader, Offset | None]]:
+    """Each batch with the offset of the one after it, of which `following` comes after the last, and None for damage.
+
+    Raises CorruptBatch as `batches` does, after the last sound one.
+    """
+    last = next(batches, None)
+    while last is not None:
+        after, damage = following, None
+        try:
+            follower = next(batches, None)
+        except CorruptBatch as error:
+            follower, after, damage = None, None, error
+        if follower is not None:
+            after = Offset(follower[1].base_offset)
+        yield *last, after
+        if damage is not None:
+            raise damage
+        last = follower
+
+
 def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch. Raises CorruptBatch at the first whose checksum is wrong."""
     position = 0
@@ -382,29 +481,49 @@ def _checked_batches(log: LogFile, size: int) -> Iterator[tuple[int, BatchHeader
 EpochEntry = tuple[LeaderEpoch, Offset]
 
 
+class EpochBegin(NamedTuple):
+    """An epoch that begins between two offsets: where they differ, its first batches may have been compacted away."""
+
+    epoch: LeaderEpoch
+    lowest: Offset
+    """Where the batch before ends."""
+    highest: Offset
+    """Where its first batch begins that is there."""
+
+
 class ReadRange(NamedTuple):
     """Offsets whose batches were all read, and each batch's epoch where it is not that of the one before."""
 
     start: Offset
     end: Offset
-    entries: tuple[EpochEntry, ...]
+    begins: tuple[EpochBegin, ...]
+
+    def entries(self, on_file: Sequence[EpochEntry]) -> Iterator[EpochEntry]:
+        """The epochs, where `on_file` has them in the holes; it may also know some of which no batch is left."""
+        before = NO_LEADER_EPOCH
+        for epoch, lowest, highest in self.begins:
+            known = [entry for entry in on_file if before < entry[0] <= epoch and lowest <= entry[1] <= highest]
+            yield from known if known and known[-1][0] == epoch else [(epoch, lowest)]
+            before = epoch
 
 
 class EpochReader:
     """Collects the epochs of batches that are read in order."""
 
     def __init__(self, start: Offset) -> None:
-        self._start = start
-        self._entries: list[EpochEntry] = []
+        self._start = self._end = start
+        self._begins: list[EpochBegin] = []
 
     def note(self, header: BatchHeader) -> None:
         """Count in the next batch."""
-        if header.leader_epoch >= 0 and (not self._entries or header.leader_epoch != self._entries[-1][0]):
-            self._entries.append((LeaderEpoch(header.leader_epoch), Offset(header.base_offset)))
+        if header.leader_epoch >= 0 and (not self._begins or header.leader_epoch != self._begins[-1].epoch):
+            begin = Offset(header.base_offset)
+            self._begins.append(EpochBegin(LeaderEpoch(header.leader_epoch), min(self._end, begin), begin))
+        self._end = header.next_offset
 
     def range(self, end: Offset) -> ReadRange:
         """What was read, up to `end`."""
-        return ReadRange(self._start, end, tuple(self._entries))
+        return ReadRange(self._start, end, tuple(self._begins))
 
 
 def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> list[EpochEntry]:
@@ -414,7 +533,8 @@ def merge_epochs(on_file: Sequence[EpochEntry], read: Sequence[ReadRange]) -> li
     """
     kept = [entry for entry in on_file if not any(part.start <= entry[1] < part.end for part in read)]
     merged: list[EpochEntry] = []
-    for entry in sorted([*kept, *(entry for part in read for entry in part.entries)], key=lambda entry: entry[1]):
+    found = [entry for part in read for entry in part.entries(on_file)]
+    for entry in sorted([*kept, *found], key=lambda entry: entry[1]):
         if not merged or entry[0] > merged[-1][0]:
             merged.append(entry)
     return merged

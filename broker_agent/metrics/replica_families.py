@@ -86,7 +86,11 @@ def sums(look: Look) -> Iterable[Family]:
     yield value(names.ISR_EXPANDS, look.isr_expands)
     yield value(names.FAILED_ISR_UPDATES, look.isr_failures)
     yield value(names.OFFLINE_DIRECTORIES, look.offline_directories)
-    waiting = [(("Produce",), look.waiting_produces), (("Fetch",), look.waiting_fetches)]
+    waiting = [
+        (("Produce",), look.waiting_produces),
+        (("Fetch",), look.waiting_fetches),
+        (("DeleteRecords",), look.waiting_deletes),
+    ]
     yield values(names.PURGATORY_SIZE, waiting)
     yield values(names.MIN_FETCH_RATE, [(_FETCHERS, look.fetches_per_second)])
     yield values(names.FAILED_PARTITIONS, [(_FETCHERS, look.failed_partitions)])

@@ -63,6 +63,7 @@ class Look(NamedTuple):
     offline_directories: int
     waiting_produces: int
     waiting_fetches: int
+    waiting_deletes: int
     isr_shrinks: int
     isr_expands: int
     isr_failures: int
@@ -134,6 +135,7 @@ def _begin(replicas: ReplicaManager, logs: LogManager, now_ms: int) -> Look:
         offline_directories=len(logs.offline_dirs),
         waiting_produces=len(hosting.produces),
         waiting_fetches=len(hosting.fetches),
+        waiting_deletes=len(hosting.deletes),
         isr_shrinks=isr.shrinks,
         isr_expands=isr.expands,
         isr_failures=isr.failures,

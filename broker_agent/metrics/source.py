@@ -9,8 +9,10 @@ from time import perf_counter_ns
 
 from regency.broker_agent.assembly import Parts
 from regency.broker_agent.listener.stats import ListenerStats
+from regency.broker_agent.log.directories.log_cleaning import CleaningCounts
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.metrics import listener_families, replica_families
+from regency.broker_agent.metrics import group_families, listener_families, replica_families
+from regency.broker_agent.metrics.group_lag import GroupLag
 from regency.broker_agent.metrics.probes import Recovery
 from regency.broker_agent.metrics.replica_rows import look
 from regency.broker_agent.process.data_loop import DataLoop, PatientWorker
@@ -43,7 +45,8 @@ class AgentMetrics:
         self.state = BrokerState.STARTING
         self.parts: Parts | None = None
         self.listener: ListenerStats | None = None
-        """Both are set once they are there."""
+        self.groups: GroupLag | None = None
+        """All are set once they are there."""
         self._disk_worker = disk_worker
         self._loop = loop
         self._meter = meter
@@ -59,6 +62,9 @@ class AgentMetrics:
         parts = self.parts
         if parts is not None:
             yield from self._replicas(parts.replicas, parts.logs, wanted)
+            yield from group_families.groups(parts.groups)
+        if self.groups is not None:
+            yield from self.groups.families(wanted)
         if self.listener is not None:
             yield from listener_families.traffic(self.listener, wanted)
             yield from listener_families.requests(self.listener, LoopMeter.now_ms())
@@ -92,6 +98,8 @@ class AgentMetrics:
         put_off = sum(logs_of.directory.shortages for logs_of in logs.directories)
         yield value(names.SHORTAGES, put_off + self._disk_worker.retries)
         yield from self._volumes(logs)
+        if replicas.cleaning is not None:
+            yield from _cleaning(replicas.cleaning.counts, now_ms)
         if not any(map(wanted, (*replica_families.LOOKED_FOR, names.SCRAPE_WAIT))):
             return
         began = perf_counter_ns()
@@ -115,6 +123,23 @@ class AgentMetrics:
 
     def _measured(self, space: Mapping[Path, tuple[int, int]]) -> None:
         self._space, self._measuring = space, False
+
+
+def _cleaning(counts: CleaningCounts, now_ms: int) -> Iterable[Family]:
+    """What compaction has done; of each log directory what it gave up."""
+    yield value(names.CLEANER_MAP, counts.map_percent)
+    yield value(names.CLEANER_RECOPY, counts.recopied_percent)
+    yield value(names.CLEANER_TIME, counts.seconds)
+    yield value(names.CLEANER_DELAY, counts.delay_seconds)
+    yield value(names.CLEANER_DEAD, int(counts.deaths > 0))
+    yield value(names.CLEANER_DIRTY, counts.dirty_percent)
+    yield value(names.CLEANER_LOOKED, now_ms - counts.looked_ms)
+    given_up = [((str(path),), found) for path, found in counts.uncleanable.items()]
+    yield values(names.UNCLEANABLE, [(label, found.partitions) for label, found in given_up])
+    yield values(names.UNCLEANABLE_BYTES, [(label, found.size_bytes) for label, found in given_up])
+    yield value(names.CLEANINGS, counts.cleanings)
+    yield value(names.CLEANED_READ, counts.bytes_read)
+    yield value(names.CLEANED_WRITTEN, counts.bytes_written)
 
 
 def _steps(meter: LoopMeter) -> Iterable[tuple[Labels, float]]:

@@ -44,6 +44,16 @@ class ProduceResult(msgspec.Struct, frozen=True):
     log_append_time_ms: int = -1
     log_start_offset: Offset = UNKNOWN_OFFSET
     message: str = ""
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Numbers of records in the batch, and what is wrong with them (KIP-467)."""
+
+
+class DeletedRecords(msgspec.Struct, frozen=True):
+    """Outcome for one partition of a DeleteRecords."""
+
+    error: ErrorCode
+    low_watermark: Offset = UNKNOWN_OFFSET
+    """The lowest log start of all live replicas; -1 where one has not told, or this broker does not lead."""
 
 
 class PartitionState(msgspec.Struct, frozen=True):
@@ -108,6 +118,16 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     role: HostedRole = HostedRole.NONE
     damage: str = ""
     """Where reads found its files damaged, for people."""
+
+
+class ActiveProducer(msgspec.Struct, frozen=True):
+    """A producer that a log remembers; -1 where it has written nothing in its epoch."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    """Wall time."""
 
 
 class LogDescription(msgspec.Struct, frozen=True):

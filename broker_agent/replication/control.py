@@ -166,6 +166,7 @@ class ControlPath:
         self._hosting.homeless.discard(state.topic_partition)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
+        self._hosting.role_changed(partition.topic_partition)
         return ErrorCode.NONE
 
     def _trace(self, before: str, partition: Partition, state: PartitionState) -> None:
@@ -299,6 +300,7 @@ class ControlPath:
                 if hosting.logs.offline_dirs:
                     hosting.deleted.add(name)
         hosting.changed(name)
+        hosting.role_changed(name)
         return error
 
     def forget(self, names: Iterable[TopicPartition]) -> None:
@@ -312,6 +314,7 @@ class ControlPath:
             self._isr.withdraw(partition.topic_partition)
             self._hosting.forget(partition)
             self._hosting.changed(partition.topic_partition)
+            self._hosting.role_changed(partition.topic_partition)
         self._fetchers.stop_idle()
 
     # Failed directories
@@ -332,6 +335,7 @@ class ControlPath:
         partition.stop(Role.OFFLINE)
         self._hosting.host(partition)
         self._hosting.changed(partition.topic_partition)
+        self._hosting.role_changed(partition.topic_partition)
 
 
 def _role(partition: Partition) -> str:

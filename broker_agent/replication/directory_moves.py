@@ -192,6 +192,7 @@ class DirectoryMoves:
             if self._is_under_way(name, copy):  # else a directory failed, which is reported
                 self._give_up(name, str(error))
         else:
+            self._hosting.deletes.check(name)
             return size
         return 0
 
@@ -218,6 +219,7 @@ class DirectoryMoves:
         self.failed[name] = why
 
     def _forget(self, name: TopicPartition) -> None:
+        self._hosting.deletes.check(name)
         self._copies.pop(name, None)
         if self._copied == name:
             self._copied = None
@@ -294,8 +296,13 @@ class DirectoryCopy:
         if offset == current.log_end_offset:
             return 0
         read = current.read(offset, max_bytes, max_offset=current.log_end_offset, min_one_batch=True)
-        if not read.records:
-            raise OffsetOutOfRange(current.topic_partition, offset, current.log_start_offset, current.log_end_offset)
         crash_point("replication.move.before_append")
+        if not read.records:
+            if current.bytes_between(offset, current.log_end_offset):
+                raise OffsetOutOfRange(
+                    current.topic_partition, offset, current.log_start_offset, current.log_end_offset
+                )
+            future.end_above_hole(current.log_end_offset)
+            return 0
         future.append_as_follower(read.records)
         return len(read.records)

@@ -20,6 +20,7 @@ from regency.kafka.fetching.values import NO_RECORDS, FetchedPartition, FetchPar
 from regency.model.crash_points import crash_point
 from regency.model.ids import NO_BROKER_EPOCH, NO_LEADER_EPOCH, UNKNOWN_OFFSET, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.settings.log_config import COMPACT
 
 PARTITIONS_PER_STEP = 500
 """Read before others have their turn."""
@@ -173,8 +174,8 @@ class FetchPath:
             return None if offset > log.log_end_offset else 0
         if params.max_bytes == NO_RECORDS:
             return 0
-        if params.min_bytes <= 1:
-            return 1
+        if params.min_bytes <= 1 and COMPACT not in log.config.cleanup_policy:
+            return 1  # as no record was compacted away, there is one
         try:
             distance = log.bytes_between(offset, end)
         except LogStorageError:
@@ -211,6 +212,8 @@ class FetchPath:
         if partition.count_fetch(params.replica_id, params.replica_epoch, wanted, leader_end, now_ms):
             reading.outdated[partition.topic_partition] = None
             self._hosting.changed(partition.topic_partition)
+        else:
+            self._hosting.deletes.check(partition.topic_partition)  # its log start may have risen
         if params.replica_id not in partition.isr.maximal:
             self._isr.expand(partition, now_ms)
 

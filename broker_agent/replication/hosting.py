@@ -6,6 +6,7 @@ Data loop only; passive.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.ports import Peers, Timer
@@ -18,6 +19,9 @@ from regency.model.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicId, T
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.model.settings.log_config import LogConfig
+
+Leading: TypeAlias = Callable[[TopicPartition, LeaderEpoch | None], None]
+"""Told of a partition that this broker leads from now on in an epoch, or (None) does not lead any more."""
 
 
 class HostedPartitions:
@@ -43,13 +47,20 @@ class HostedPartitions:
         self.completions = Completions()
         self.produces = Purgatory(self.completions)
         self.fetches = Purgatory(self.completions)
+        self.deletes = Purgatory(self.completions)
         self._timer = timer
         self.homeless: set[TopicPartition] = set()
         """Partitions told to be here whose log could not be made or may be in a directory that is offline."""
         self.deleted: set[TopicPartition] = set()
         """Partitions whose logs were deleted although a directory is offline: they were not in that one."""
         self._names: dict[TopicId, tuple[str, int]] = {}
+        self._watchers: dict[str, Leading] = {}
         self._wake_at: int | None = None
+
+    @property
+    def purgatories(self) -> tuple[Purgatory, ...]:
+        """Everything that waits here."""
+        return self.produces, self.fetches, self.deletes
 
     def min_insync(self, topic: str) -> int:
         """min.insync.replicas of a topic."""
@@ -133,8 +144,23 @@ class HostedPartitions:
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """The high watermark or the role changed: everybody who waits looks again."""
-        self.produces.check(topic_partition)
-        self.fetches.check(topic_partition)
+        for purgatory in self.purgatories:
+            purgatory.check(topic_partition)
+
+    def watch_leading(self, topic: str, watcher: Leading) -> None:
+        """Have one watcher told of every change of role of a topic's partitions, in order, with nothing half changed.
+
+        A later epoch without None between: nobody else has led meanwhile as far as this broker's log knows.
+        """
+        self._watchers[topic] = watcher
+
+    def role_changed(self, topic_partition: TopicPartition) -> None:
+        """The partition is led, followed, stopped, offline or not hosted from now on."""
+        watcher = self._watchers.get(topic_partition.topic)
+        if watcher is not None:
+            partition = self.partitions.get(topic_partition)
+            epoch = partition.leader_epoch if partition is not None and partition.is_leader else None
+            self.completions.add(lambda: watcher(topic_partition, epoch))
 
     # Time
 

@@ -75,6 +75,7 @@ class IsrMaintenance:
         for partition in [partition for partition in self._hosting.partitions.values() if partition.remotes]:
             self._advance(partition, now_ms)
             self.expand(partition, now_ms)
+            self._hosting.deletes.check(partition.topic_partition)  # who is away keeps no low watermark down
 
     def _look(self, partition: Partition, now_ms: int) -> None:
         if self._unknown.get(partition.topic_partition) is partition.isr:

@@ -1,15 +1,18 @@
-"""ListOffsets and OffsetsForLeaderEpoch: questions about offsets, answered by leaders.
+"""ListOffsets and OffsetsForLeaderEpoch: questions about offsets, answered by leaders; reads of what is led here.
 
 Only a debugging consumer is answered by every replica, about its own log.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from regency.broker_agent.log.errors import LogDamaged, LogStorageError
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.steps import Steps
 from regency.kafka.fetching.values import DEBUGGING, EpochEndOffset, ListedOffset
+from regency.kafka.record_batch import Buffer
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
@@ -19,6 +22,17 @@ EARLIEST = -2
 """Timestamp that asks for the log start."""
 GREATEST_TIMESTAMP = -3
 """Timestamp that asks for the record with the greatest one (KIP-734)."""
+
+
+class LedRead(NamedTuple):
+    """Whole batches of a partition that this broker leads, and where its log begins and ends.
+
+    None: nothing is left, though the log may end above the offset that was asked for.
+    """
+
+    records: Buffer
+    log_start: Offset
+    log_end: Offset
 
 
 class OffsetQueries:
@@ -65,6 +79,21 @@ class OffsetQueries:
             again = find(topic_partition, current)
             if again is not partition or partition.log is not held or partition.leader_epoch != epoch:
                 return (yield from self.list_offset(topic_partition, timestamp, current, replica_id))
+
+    def read_led(self, topic_partition: TopicPartition, offset: Offset, max_bytes: int) -> LedRead | ErrorCode:
+        """Whole batches from `offset` or the log start on, at least one: up to the log end, not the high watermark."""
+        partition = self._hosting.find_led(topic_partition)
+        if isinstance(partition, ErrorCode):
+            return partition
+        log = partition.log
+        end = log.log_end_offset
+        try:
+            read = log.read(max(offset, log.log_start_offset), max_bytes, max_offset=end, min_one_batch=True)
+        except LogDamaged:
+            return ErrorCode.CORRUPT_MESSAGE
+        except LogStorageError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return LedRead(read.records, log.log_start_offset, end)
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current: LeaderEpoch, epoch: LeaderEpoch

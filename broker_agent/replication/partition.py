@@ -6,6 +6,7 @@ fetching are the ReplicaManager's. Every method belongs to the data loop; `now_m
 
 from __future__ import annotations
 
+from regency.broker_agent.log.errors import RecordsRejected
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.ports import IsrChange
 from regency.broker_agent.replication.api import PartitionState, Role
@@ -163,12 +164,17 @@ class Partition:
         latest = self.log.latest_epoch
         return NO_LEADER_EPOCH if latest is None else latest
 
-    def append_fetched(self, fetched: FetchedPartition) -> None:
-        """Write what the leader sent, then take its high watermark and log start, within what is here.
+    def append_fetched(self, fetched: FetchedPartition, offset: Offset) -> None:
+        """Write what the leader sent from `offset` on, then take its high watermark and log start, within what is here.
 
-        Raises RecordsRejected (corrupt, not at our end), LogStorageError.
+        Raises RecordsRejected (corrupt, not at our end: records above it would leave a hole), LogStorageError.
         """
         if fetched.records:
+            if offset != self.log.log_end_offset:
+                raise RecordsRejected(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{self.topic_partition} ends at {self.log.log_end_offset}, and was asked for from {offset} on",
+                )
             self.log.append_as_follower(fetched.records)
             crash_point("replication.follower.before_high_watermark")
         self.log.set_high_watermark(fetched.high_watermark)
@@ -202,9 +208,13 @@ class Partition:
         return max(1, len(self.assignment.origin))
 
     def low_watermark(self) -> Offset:
-        """The first offset that some live replica still has (KIP-107); -1: one has not told in this leader epoch."""
-        is_live = self._rules.peers.broker_epoch
-        starts = [each.log_start_offset for each in self.remotes.values() if is_live(each.broker) is not None]
+        """The first offset that some live replica still has (KIP-107); -1: one has not told in this leader epoch.
+
+        What an earlier incarnation told does not count: after a crash a replica may begin where it did long ago.
+        """
+        known = self._rules.peers.broker_epoch
+        live = [(each, epoch) for each in self.remotes.values() if (epoch := known(each.broker)) is not None]
+        starts = [each.log_start_offset if each.broker_epoch == epoch else UNKNOWN_OFFSET for each, epoch in live]
         return min([self.log.log_start_offset, *starts])
 
     # Fetches of followers

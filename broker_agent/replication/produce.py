@@ -1,15 +1,18 @@
-"""Produce: appends to led partitions and, for acks=all, the wait until the high watermark has passed them."""
+"""Appends to led partitions, of clients and of this broker's coordinators; for acks=all the wait until the high
+watermark has passed them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from regency.broker_agent.log.append_rules import Origin
 from regency.broker_agent.log.errors import LogStorageError, RecordsRejected
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.replication.hosting import HostedPartitions
 from regency.broker_agent.replication.purgatory import DelayedOperation
 from regency.model.crash_points import crash_point
-from regency.model.ids import Offset, TopicPartition
+from regency.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
 ALL = -1
@@ -22,7 +25,7 @@ _Results = dict[TopicPartition, ProduceResult]
 
 
 class ProducePath:
-    """Appends of clients. Callers hold `hosting.completions`."""
+    """Appends. Callers hold `hosting.completions`."""
 
     def __init__(self, hosting: HostedPartitions) -> None:
         self._hosting = hosting
@@ -49,11 +52,40 @@ class ProducePath:
                 required[topic_partition] = end
         crash_point("replication.append.after_log")
         if acks == ALL:
-            waiting = _DelayedProduce(self, hosting.clock.monotonic_ms() + timeout_ms, results, required, respond)
-            if not waiting.progress_all():
-                hosting.wait(hosting.produces, waiting)
-                return
-        hosting.completions.add(lambda: respond(results))
+            self._answer_when_replicated(timeout_ms, results, required, respond)
+        else:
+            hosting.completions.add(lambda: respond(results))
+
+    def append_own(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: LeaderEpoch,
+        timeout_ms: int,
+        batch: bytes | bytearray,
+        respond: Callable[[ProduceResult], None],
+    ) -> None:
+        """Append what a coordinator of this broker writes while it leads in `leader_epoch`, with acks=all.
+
+        FENCED_LEADER_EPOCH and nothing appended where the epoch is over. Where it ends before the replicas have the
+        batch, the transition itself looks at what waits for the partition (`HostedPartitions.changed`), however soon
+        this broker may lead again.
+        """
+        result, end = self._append_one(topic_partition, batch, ALL, Origin.COORDINATOR, leader_epoch)
+        crash_point("replication.append_own.after_log")
+        required = {} if end is None else {topic_partition: end}
+        self._answer_when_replicated(
+            timeout_ms, {topic_partition: result}, required, lambda results: respond(results[topic_partition])
+        )
+
+    def _answer_when_replicated(
+        self, timeout_ms: int, results: _Results, required: Mapping[TopicPartition, Offset], respond: Respond
+    ) -> None:
+        hosting = self._hosting
+        waiting = _DelayedProduce(self, hosting.clock.monotonic_ms() + timeout_ms, results, required, respond)
+        if waiting.progress_all():
+            hosting.completions.add(lambda: respond(results))
+        else:
+            hosting.wait(hosting.produces, waiting)
 
     def outcome(self, topic_partition: TopicPartition, required: Offset) -> ErrorCode | None:
         """What became of records that end before `required`: an error, NONE once acknowledged, None while open."""
@@ -67,11 +99,16 @@ class ProducePath:
         return ErrorCode.NONE
 
     def _append_one(
-        self, topic_partition: TopicPartition, records: bytes | bytearray | memoryview, acks: int
+        self,
+        topic_partition: TopicPartition,
+        records: bytes | bytearray | memoryview,
+        acks: int,
+        origin: Origin = Origin.CLIENT,
+        leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> tuple[ProduceResult, Offset | None]:
         """The result, and the offset the high watermark must reach where something was appended."""
         hosting = self._hosting
-        partition = hosting.find_led(topic_partition)
+        partition = hosting.find_led(topic_partition, leader_epoch)
         if isinstance(partition, ErrorCode):
             return ProduceResult(partition), None
         if acks == ALL:
@@ -82,7 +119,7 @@ class ProducePath:
                 return ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=message), None
         log = partition.log
         try:
-            info = log.append_as_leader(records, partition.leader_epoch, hosting.clock.wall_ms())
+            info = log.append_as_leader(records, partition.leader_epoch, hosting.clock.wall_ms(), origin)
         except RecordsRejected as error:
             return ProduceResult(error.error, log_start_offset=log.log_start_offset, message=error.message), None
         except LogStorageError as error:

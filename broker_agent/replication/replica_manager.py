@@ -1,8 +1,8 @@
 """The ReplicaManager: the one door to the replicas of a broker, for clients, followers, controllers and the clock.
 
 Data loop only; passive. Each method changes state first and answers afterwards: whatever became ready is run when
-nothing is half changed, and may call back in. The parts: produce.py, fetch.py, offsets.py, control.py,
-isr_maintenance.py.
+nothing is half changed, and may call back in. The parts: produce.py, fetch.py, delete_records.py, offsets.py,
+control.py, isr_maintenance.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from regency.broker_agent.log.directories.log_cleaning import LogCleaning
 from regency.broker_agent.log.directories.log_manager import LogManager
+from regency.broker_agent.log.selection import is_compacted
 from regency.broker_agent.ports import IsrStore, Peers, Timer
 from regency.broker_agent.replication.api import (
+    ActiveProducer,
     AppliedState,
+    DeletedRecords,
     LeaderAddress,
     LogDirDescription,
     PartitionState,
@@ -23,14 +27,15 @@ from regency.broker_agent.replication.api import (
     StopPartition,
 )
 from regency.broker_agent.replication.control import ControlPath
+from regency.broker_agent.replication.delete_records import DeletePath
 from regency.broker_agent.replication.descriptions import describe_log_dirs, described, described_log
 from regency.broker_agent.replication.directory_moves import DirectoryMoves
 from regency.broker_agent.replication.fetch import Cancel, FetchPath
 from regency.broker_agent.replication.fetcher.fetcher_pool import FetcherPool
 from regency.broker_agent.replication.fetcher.throttle import Throttles, unlimited
-from regency.broker_agent.replication.hosting import HostedPartitions
+from regency.broker_agent.replication.hosting import HostedPartitions, Leading
 from regency.broker_agent.replication.isr_maintenance import IsrMaintenance
-from regency.broker_agent.replication.offsets import OffsetQueries
+from regency.broker_agent.replication.offsets import LedRead, OffsetQueries
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import ProducePath
 from regency.broker_agent.replication.schedule import Schedule
@@ -39,7 +44,7 @@ from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, Fetc
 from regency.model.clock import Clock
 from regency.model.crash_points import crash_point
 from regency.model.hosting import HostedRole
-from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from regency.model.ids import NO_LEADER, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings import BrokerSettings
 from regency.model.settings.log_config import NEVER, LogConfig
@@ -63,18 +68,24 @@ class ReplicaManager:
         fetchers: FetcherPool,
         topic_config: Callable[[str], LogConfig],
         throttles: Throttles | None = None,
+        cleaning: LogCleaning | None = None,
     ) -> None:
-        """Without `throttles` nothing is held back but moves between directories, as the settings say."""
+        """Without `throttles` nothing is held back but moves between directories, as the settings say; without
+        `cleaning` nothing is compacted.
+        """
         throttles = throttles or unlimited(settings)
         self._hosting = HostedPartitions(broker_id, settings, logs, clock, timer, peers, topic_config)
         self._isr = IsrMaintenance(self._hosting, isr_store, peers)
         self._produce = ProducePath(self._hosting)
         self._fetch = FetchPath(self._hosting, self._isr, throttles.leader)
+        self._deletes = DeletePath(self._hosting)
         self._offsets = OffsetQueries(self._hosting)
         self._control = ControlPath(self._hosting, self._isr, fetchers)
         self._fetchers = fetchers
         self._moves = DirectoryMoves(self._hosting, throttles.moves)
         self._complete = False
+        self.cleaning = cleaning
+        """Which log is compacted."""
         self._schedule = self._make_schedule(settings)
         self._wake_for_schedule()
 
@@ -99,6 +110,25 @@ class ReplicaManager:
         with self._hosting.completions:
             self._produce.append(acks, timeout_ms, batches, respond)
 
+    def append_own(
+        self,
+        tp: TopicPartition,
+        leader_epoch: LeaderEpoch,
+        timeout_ms: int,
+        batch: bytes | bytearray,
+        respond: Callable[[ProduceResult], None],
+    ) -> None:
+        """Append a batch that a coordinator here wrote as the leader of `leader_epoch`, with acks=all.
+
+        `respond` is called once, now or later. FENCED_LEADER_EPOCH: that epoch is over, and nothing was appended.
+        """
+        with self._hosting.completions:
+            self._produce.append_own(tp, leader_epoch, timeout_ms, batch, respond)
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether a topic takes only records with keys."""
+        return is_compacted(self._hosting.topic_config(topic))
+
     def fetch(
         self,
         params: FetchParams,
@@ -112,6 +142,27 @@ class ReplicaManager:
         with self._hosting.completions:
             return self._fetch.fetch(params, partitions, respond)
 
+    def read_led(self, tp: TopicPartition, offset: Offset, max_bytes: int) -> LedRead | ErrorCode:
+        """Whole batches from `offset` on, for a coordinator of this broker: also what not all replicas have yet."""
+        return self._offsets.read_led(tp, offset, max_bytes)
+
+    def watch_leading(self, topic: str, watcher: Leading) -> None:
+        """Have a coordinator told which partitions of its topic this broker leads, in which epoch, or leads no more."""
+        self._hosting.watch_leading(topic, watcher)
+
+    def delete_records(
+        self,
+        timeout_ms: int,
+        offsets: Mapping[TopicPartition, Offset],
+        respond: Callable[[dict[TopicPartition, DeletedRecords]], None],
+    ) -> None:
+        """Offer nothing below these offsets any more, -1 meaning the high watermark (KIP-107).
+
+        `respond` is called once, when no live replica offers it and the disk knows, or time is up.
+        """
+        with self._hosting.completions:
+            self._deletes.delete(timeout_ms, offsets, respond)
+
     def list_offset(
         self, tp: TopicPartition, timestamp: int, current_leader_epoch: LeaderEpoch, replica_id: BrokerId
     ) -> Steps[ListedOffset]:
@@ -123,6 +174,13 @@ class ReplicaManager:
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Largest epoch not above `leader_epoch` in the leader's log, and where it ends. Only leaders answer."""
         return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, leader_epoch)
+
+    def active_producers(self, tp: TopicPartition) -> list[ActiveProducer] | ErrorCode:
+        """Idempotent producers that the leader's log remembers (KIP-664)."""
+        found = self._hosting.find_led(tp)
+        return (
+            found if isinstance(found, ErrorCode) else [ActiveProducer(*each) for each in found.log.latest_producers()]
+        )
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Name of a topic with a partition hosted here: known from LeaderAndIsr, often before metadata has it."""
@@ -242,14 +300,14 @@ class ReplicaManager:
         hosting = self._hosting
         hosting.woken()
         with hosting.completions:
-            hosting.produces.expire_due(now_ms)
-            hosting.fetches.expire_due(now_ms)
+            for purgatory in hosting.purgatories:
+                purgatory.expire_due(now_ms)
             self._fetch.go_on()
             self._schedule.run_due(now_ms)
             self._isr.continue_sweep(now_ms)
             self._moves.continue_moves(now_ms)
         self._wake_for_schedule()
-        for purgatory in (hosting.produces, hosting.fetches):
+        for purgatory in hosting.purgatories:
             if purgatory.next_deadline_ms is not None:
                 hosting.wake_by(purgatory.next_deadline_ms)
 
@@ -258,8 +316,8 @@ class ReplicaManager:
         hosting = self._hosting
         self._fetchers.close()
         with hosting.completions:
-            hosting.produces.complete_all()
-            hosting.fetches.complete_all()
+            for purgatory in hosting.purgatories:
+                purgatory.complete_all()
         crash_point("replication.shutdown.before_checkpoint")
         self._checkpoint_high_watermarks(hosting.clock.monotonic_ms())
 
@@ -273,6 +331,9 @@ class ReplicaManager:
         schedule.every(
             settings.producer_id_expiration_check_interval_ms, lambda _: logs.expire_producers(clock.wall_ms())
         )
+        if self.cleaning is not None:
+            make_due = schedule.every(settings.log_cleaner_backoff_ms, self.cleaning.look)
+            self.cleaning.wake = lambda: self._do_soon(make_due)
         looks_ms = settings.log_flush_scheduler_interval_ms
         schedule.every(FLUSH_LOOKS_MS if looks_ms == NEVER else looks_ms, lambda _: logs.flush_dirty_logs())
         schedule.every(max(1_000, settings.log_segment_delete_delay_ms), lambda _: logs.remove_deleted_files())
@@ -281,6 +342,10 @@ class ReplicaManager:
             settings.log_flush_start_offset_checkpoint_interval_ms, lambda _: logs.checkpoint_log_start_offsets()
         )
         return schedule
+
+    def _do_soon(self, make_due: Callable[[], None]) -> None:
+        make_due()
+        self._hosting.wake_by(self._hosting.clock.monotonic_ms())
 
     def _wake_for_schedule(self) -> None:
         due_ms = self._schedule.next_due_ms

@@ -21,13 +21,19 @@ class Schedule:
         self._start_ms = clock.monotonic_ms()
         self._tasks: list[_Task] = []
 
-    def every(self, interval_ms: int, call: Callable[[int], Steps[None] | None]) -> None:
-        """Call with the time every `interval_ms` (1 or more), first after one interval.
+    def every(self, interval_ms: int, call: Callable[[int], Steps[None] | None]) -> Callable[[], None]:
+        """Call with the time every `interval_ms` (1 or more), first after one interval. Returns what makes it due now.
 
         Steps that the call returns are taken by and by; while some are left, the call is not made again.
         """
+        task = _Task(interval_ms, self._start_ms + interval_ms, call)
         if interval_ms < NEVER:
-            self._tasks.append(_Task(interval_ms, self._start_ms + interval_ms, call))
+            self._tasks.append(task)
+
+        def make_due() -> None:
+            task.due_ms = self._clock.monotonic_ms()
+
+        return make_due
 
     def run_due(self, now_ms: int) -> None:
         """Make every call that is due, once: what was missed is not made up for. Go on with what was begun."""

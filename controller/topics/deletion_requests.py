@@ -23,7 +23,7 @@ from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import PartitionReplica, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_ids import derive_topic_id
-from regency.model.topic_names import is_valid_topic_name
+from regency.model.topic_names import is_internal, is_valid_topic_name
 
 logger = logging.getLogger(__name__)
 
@@ -194,5 +194,10 @@ def _resolve(term: Term, wanted: Sequence[TopicRef]) -> tuple[DeletedTopic, ...]
             missing = DeletedTopic(
                 each.name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{each.name}' does not exist."
             )
-        outcomes.append(DeletedTopic(name, topics[name].topic_id if name in topics else None) if name else missing)
+        topic_id = topics[name].topic_id if name in topics else None
+        if name and is_internal(name):
+            why = f"Topic '{name}' is not deleted: brokers keep their groups or transactions in it."
+            outcomes.append(DeletedTopic(name, topic_id, ErrorCode.INVALID_TOPIC_EXCEPTION, why))
+        else:
+            outcomes.append(DeletedTopic(name, topic_id) if name else missing)
     return tuple(outcomes)

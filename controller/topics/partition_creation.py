@@ -22,6 +22,7 @@ from regency.controller.topics.topics import take_in
 from regency.model.facts import MAX_PARTITIONS, ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
+from regency.model.topic_names import is_internal
 from regency.planning.placement import PlacementImpossible, continue_placement
 
 logger = logging.getLogger(__name__)
@@ -123,8 +124,16 @@ def plan_more(term: Term, topic: TopicAssignment, more: MorePartitions) -> Topic
 
 
 def _check_state(term: Term, topic: TopicAssignment) -> None:
-    """Refuse a topic that is about to go, is being moved, or of which ZooKeeper and this controller disagree."""
+    """Refuse a topic that is about to go, is being moved, or of which ZooKeeper and this controller disagree.
+
+    And those of brokers themselves: what is kept in them is found by the number of partitions.
+    """
     name = topic.topic
+    if is_internal(name):
+        raise TopicRefused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' cannot have more partitions: brokers would look for every group in another one.",
+        )
     if term.context.is_queued_for_deletion(name):
         raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is queued for deletion.")
     moving = [number for number, each in sorted(topic.partitions.items()) if each.is_reassigning]

@@ -1,4 +1,4 @@
-"""`regency completion`, and what shells offer: topics and brokers of the live cluster, and settings."""
+"""`regency completion`, and what shells offer: topics, brokers and groups of the live cluster, and settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ complete -o nosort -F _regency_completed regency"""
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete commands, options, topics, brokers and settings.
+    """Print what makes a shell complete commands, options, topics, brokers, groups and settings.
 
     Names come from the cluster in --dir, or at --bootstrap-server or REGENCY_BOOTSTRAP_SERVERS, when it answers within
     1.5 s; without one there are none.
@@ -57,6 +57,11 @@ def topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 def brokers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of live brokers."""
     return _offer(_asked(ctx, _broker_ids), incomplete)
+
+
+def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of consumer groups."""
+    return _offer(_asked(ctx, _group_names), incomplete)
 
 
 def config_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -142,6 +147,14 @@ def _broker_ids(servers: str) -> list[str]:
 
     with cluster_wire(servers) as wire:
         return [str(broker) for broker in wire.brokers()]
+
+
+def _group_names(servers: str) -> list[str]:
+    from regency.cli.asking.wire import cluster_wire
+    from regency.cli.groups.coordinators import list_groups
+
+    with cluster_wire(servers) as wire:
+        return list_groups(wire).names
 
 
 def _asked(ctx: click.Context, ask: Callable[[str], list[str]]) -> list[str]:

@@ -19,7 +19,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from regency.cli.exits import CommandFailed
+from regency.cli.exits import CommandFailed, Exit
 from regency.cluster.state import DEFAULT_DIRECTORY, command_for, read_state
 
 BOOTSTRAP_VARIABLE = "REGENCY_BOOTSTRAP_SERVERS"
@@ -78,7 +78,23 @@ class TopicName(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Topics of the live cluster."""
-        return completed("topics", ctx, param, incomplete)
+        return completed("topics")(ctx, param, incomplete)
+
+
+class GroupName(click.ParamType[str]):
+    """A consumer group's name, which may be any text but an empty one."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name."""
+        if not value:
+            self.fail("a group's name is not empty.", param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Groups of the live cluster."""
+        return completed("groups")(ctx, param, incomplete)
 
 
 class BrokerNumber(click.IntRange):
@@ -91,18 +107,23 @@ class BrokerNumber(click.IntRange):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Brokers of the live cluster."""
-        return completed("brokers", ctx, param, incomplete)
+        return completed("brokers")(ctx, param, incomplete)
 
 
-def completed(what: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def completed(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """What a shell offers there; see `regency.cli.completing`, which only a shell that asks loads."""
-    offers = importlib.import_module("regency.cli.completing")
-    found: list[CompletionItem] = getattr(offers, what)(ctx, param, incomplete)
-    return found
+
+    def offered(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        offers = importlib.import_module("regency.cli.completing")
+        found: list[CompletionItem] = getattr(offers, what)(ctx, param, incomplete)
+        return found
+
+    return offered
 
 
 BROKER_ID = BrokerNumber()
 TOPIC_NAME = TopicName()
+GROUP_NAME = GroupName()
 
 
 @dataclass
@@ -240,6 +261,16 @@ def tabulated(table: Sequence[Sequence[str]], room: int | None) -> Iterator[str]
         parted = [_parted(cell, width) for cell, width in zip(row, widths, strict=True)]
         for cells in zip_longest(*parted, fillvalue=""):
             yield "  ".join(map(str.ljust, cells, widths)).rstrip()
+
+
+def confirm(loses: str, question: str, *, yes: bool) -> None:
+    """Ask, unless `yes` was said. Raises CommandFailed with REFUSED without a yes, and where nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandFailed(f"{loses} cannot be undone.", hint="Say --yes if it is meant.", status=Exit.REFUSED)
+    if not click.confirm(question, err=True):
+        raise CommandFailed("Nothing was deleted.", status=Exit.REFUSED)
 
 
 def stderr_is_terminal() -> bool:

@@ -27,6 +27,7 @@ _COMMANDS = {
     "topics": Lazy("regency.cli.topics.command:topics", "Create, alter, list and describe topics."),
     "produce": Lazy("regency.cli.data.produce:produce", "Send lines to a topic."),
     "consume": Lazy("regency.cli.data.consume:consume", "Print the records of a topic."),
+    "groups": Lazy("regency.cli.groups.command:groups", "Consumer groups: list, describe, reset offsets, delete."),
     "load": Lazy("regency.cli.data.load:load", "Write to a topic at a steady rate, and read along."),
     "configs": Lazy("regency.cli.cluster.configs:configs", "Show and change settings of topics and brokers."),
     "leaders": Lazy("regency.cli.cluster.leaders:leaders", "Elect preferred leaders, or any where there is none."),

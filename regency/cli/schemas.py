@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, Final
 
 import click
@@ -33,6 +32,11 @@ OUTPUTS: Final = {
     "doctor": "regency.cli.cluster.doctor:Diagnosis",
     "down": "regency.cli.lab.cluster:Down",
     "explain": "regency.cli.cluster.histories:Told",
+    "groups delete": "[]regency.cli.groups.removing:DeletedGroup",
+    "groups describe": "[]regency.cli.groups.facts:GroupDetails",
+    "groups list": "[]regency.cli.groups.command:GroupRow",
+    "groups offsets": "regency.cli.groups.removing:GroupOffsets",
+    "groups reset-offsets": "regency.cli.groups.resetting:Reset",
     "history": "regency.cli.cluster.histories:Told",
     "judge": "regency.judge.findings:Verdict",
     "lab kill": "[]regency.cluster.verbs:Done",
@@ -65,6 +69,7 @@ OUTPUTS: Final = {
     "topics describe": "[]regency.cli.topics.replicas:PartitionRow",
     "topics list": "[]regency.cli.topics.command:TopicRow",
     "topics set-rf": "regency.cli.partitions.plans:Report",
+    "topics truncate": "[]regency.cli.topics.truncate:TruncatedRow",
     "up": "regency.cli.lab.cluster:Started",
     "verify replicas": "regency.cli.verify.report:Verification",
 }
@@ -82,7 +87,7 @@ def output_type(command: str) -> Any:
 
 
 @click.command(short_help="Print the JSON schema of what a command prints with -o json.")
-@click.argument("command", nargs=-1, metavar="[COMMAND]...", shell_complete=partial(completed, "schemas"))
+@click.argument("command", nargs=-1, metavar="[COMMAND]...", shell_complete=completed("schemas"))
 def schema(command: tuple[str, ...]) -> None:
     """Print the JSON schema of what COMMAND prints with -o json; without COMMAND the commands that have one.
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from regency.clients.cluster_metadata import MISSING, ClusterMetadata, error_code
+from regency.clients.cluster_metadata import MISSING, ClusterMetadata
 from regency.clients.connections import Connections
 from regency.clients.errors import ClusterUnavailable, OffsetRefused, TopicGone
 from regency.clients.nodes import Node
@@ -20,7 +20,7 @@ from regency.clients.settings import ClientSettings
 from regency.kafka.codec import DescribeConfigsRequest, ListOffsetsRequest, Message
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.ids import ZERO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.kafka_errors import ErrorCode
+from regency.model.kafka_errors import ErrorCode, error_code
 
 __all__ = ["EARLIEST", "LATEST", "ClusterClient", "ClusterUnavailable", "OffsetRefused", "TopicFacts", "TopicGone"]
 

@@ -10,7 +10,7 @@ import msgspec
 from regency.clients.nodes import Node
 from regency.kafka.codec import Message, MetadataRequest
 from regency.model.ids import NO_LEADER, ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
-from regency.model.kafka_errors import ErrorCode
+from regency.model.kafka_errors import ErrorCode, error_code
 
 METADATA_VERSION: Final = 12
 """Topic ids (10), leader epochs (7)."""
@@ -75,14 +75,6 @@ def metadata_reply(answer: Message) -> ClusterMetadata:
         elif topic.name is not None:
             errors[topic.name] = error_code(topic.error_code)
     return ClusterMetadata(brokers, topics, errors)
-
-
-def error_code(number: int) -> ErrorCode:
-    """An error by its number; one that is not known here counts as unexpected."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _partitions(topic: Message) -> dict[int, Leadership]:

@@ -31,6 +31,8 @@ HOST = "127.0.0.1"
 AGENT_COMMAND = (sys.executable, "-P", "-m", "regency.broker_agent")
 SHUTDOWN_RETRY_MS = 500
 """Kafka's 5 s make the last broker of a cluster, whose leadership none can take, wait for 10 s."""
+OFFSETS_REPLICAS = 3
+"""Replicas of __consumer_offsets where there are so many brokers: Kafka's default."""
 OWN_KEYS = (
     "broker.id",
     "listeners",
@@ -60,12 +62,15 @@ def agent_properties(
     broker: BrokerPorts,
     directory: Path,
     *,
+    brokers: int,
     zookeeper_connect: str,
     session_timeout_ms: int,
     log_dirs: int,
     settings: Mapping[str, str],
 ) -> dict[str, str]:
     """server.properties of an agent with so many log directories: what the cluster decides, then `settings`.
+
+    Of a cluster of so many brokers: groups work in one of less than three, too.
 
     Raises ClusterError when `settings` has a key of OWN_KEYS.
     """
@@ -89,6 +94,7 @@ def agent_properties(
         "log.dirs": ",".join(str(each) for each in log_directories(directory, log_dirs)),
         "regency.history.dir": str(directory / "history"),
         "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_RETRY_MS),
+        "offsets.topic.replication.factor": str(min(brokers, OFFSETS_REPLICAS)),
         **settings,
     }
 

@@ -117,6 +117,7 @@ class Parts:
         properties = agent_properties(
             agent.broker,
             agent.directory,
+            brokers=len(state.brokers),
             zookeeper_connect=state.zookeeper_connect,
             session_timeout_ms=state.session_timeout_ms,
             log_dirs=state.log_dirs,

@@ -54,6 +54,12 @@ class ReadLog:
         before_end = bisect_left(final.runs, end, key=lambda run: run.offset)
         return before_end == 0 or final.runs[before_end - 1].end <= begin
 
+    def has_any(self, begin: int, end: int) -> bool:
+        """Whether anybody read a record at an offset from `begin` up to `end`."""
+        if end - begin > len(self.at):
+            return any(begin <= offset < end for offset in self.at)
+        return any(offset in self.at for offset in range(begin, end))
+
     def readers(self, offset: int, value: int, most: int = 2) -> tuple[Poll | FinalRead, ...]:
         """The first few who read the value there; looks through all polls, so only for findings that are shown."""
         found: list[Poll | FinalRead] = []
@@ -125,9 +131,13 @@ def judge_log(part: Part, log: ReadLog, sends: dict[int, Send], findings: Findin
 
 
 def judge_holes(part: Part, lost_offsets: list[int], findings: Findings) -> None:
-    """Findings about offsets that the final read lacks, but for holes in which an acknowledged write was lost."""
+    """Findings about offsets that the final read lacks, but for holes in which an acknowledged write was lost.
+
+    Of a compacted partition there are none: it has holes, and what should be there is known by the keys of what was
+    acknowledged.
+    """
     final = part.final
-    if final is None:
+    if final is None or part.compacted:
         return
     lost = sorted(lost_offsets)
     expected, index = final.log_start, 0

@@ -72,6 +72,10 @@ class Send(msgspec.Struct, frozen=True, tag_field="op", tag="send", omit_default
     """Broker that acknowledged."""
     attempts: int = UNKNOWN
     """Requests that carried it; UNKNOWN where the client does not tell."""
+    key: str = ""
+    """The record's key where its topic is compacted; empty = none, and then compaction never takes it away."""
+    tombstone: bool = False
+    """Whether it deletes its key: compaction may take it away, and everything of the key before it."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -202,6 +206,13 @@ class LogStartMoved(msgspec.Struct, frozen=True, tag_field="op", tag="log_start_
     topic_id: str = ""
 
 
+class Compacted(msgspec.Struct, frozen=True, tag_field="op", tag="compacted"):
+    """The partition is compacted: a record may go once a later one of its key is there, and its offset stays empty."""
+
+    topic: str
+    partition: Partition
+
+
 class Recreated(msgspec.Struct, frozen=True, tag_field="op", tag="recreated"):
     """A topic was deleted and made again: offsets begin again. What overlaps it without an id is not judged."""
 
@@ -232,6 +243,7 @@ Operation = (
     | LeaderChanged
     | EpochBumped
     | LogStartMoved
+    | Compacted
     | Recreated
     | Drained
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from regency.judge.operations import (
     UNKNOWN,
+    Compacted,
     Drained,
     EpochBumped,
     FinalRead,
@@ -51,6 +52,8 @@ class Part:
         self.polls: dict[Session, list[Poll | Seek]] = {}
         """By client and consumer session, in order of `number`."""
         self.ends: list[ListedEnd] = []
+        self.compacted = False
+        """Whether records may go that have a later one of their key."""
         self.final: FinalRead | None = None
         self.claims_complete = False
         """Whether this is the last life in a history that claims to have all that is to be judged by."""
@@ -193,6 +196,10 @@ def _place(operation: Operation, parts: list[Part], lives: _Lives) -> bool:
         life = lives.of(operation.topic_id, operation.invoked_ms, operation.completed_ms)
     elif isinstance(operation, Seek | LogStartMoved):
         life = lives.of(operation.topic_id, operation.at_ms, operation.at_ms)
+    elif isinstance(operation, Compacted):
+        for part in parts:
+            part.compacted = True
+        return True
     elif isinstance(operation, FinalRead):
         life = lives.of(operation.topic_id, operation.completed_ms, operation.completed_ms)
     else:

@@ -26,7 +26,7 @@ def judge_polls(part: Part, log: ReadLog, findings: Findings) -> None:
     last_of_client: dict[str, Poll | None] = {}
     for (client, _), session in part.polls.items():
         last_of_client[client] = _Session(part, log, findings).judge(session)
-    _judge_tails(part, (last for last in last_of_client.values() if last is not None), findings)
+    _judge_tails(part, log, (last for last in last_of_client.values() if last is not None), findings)
     _judge_ends(part, findings)
 
 
@@ -64,20 +64,29 @@ class _Session:
         """An offset other than the one expected next."""
         if found < expected:
             self._add(Anomaly.NONMONOTONIC_POLL, poll, expected, found, f"{what} offset {found}, back from {expected}")
-        elif found > self._part.log_start_by(poll.completed_ms) and not self._log.final_has_none_of(expected, found):
+        elif found > self._part.log_start_by(poll.completed_ms) and not self._is_empty(expected, found):
             self._add(Anomaly.SKIPPED_POLL, poll, expected, found, f"{what} offset {found}, {expected} was next")
+
+    def _is_empty(self, begin: int, end: int) -> bool:
+        """Whether no record was there: by the final read, or of a compacted partition by all that was ever read."""
+        if self._part.compacted and not self._log.has_any(begin, end):
+            return True
+        return self._log.final_has_none_of(begin, end)
 
     def _add(self, anomaly: Anomaly, poll: Poll, expected: int, found: int, what: str) -> None:
         polls = (poll,) if self._previous is None else (self._previous, poll)
         self._findings.add(anomaly, (expected, found), None, _tell_step, self._part, polls, what)
 
 
-def _judge_tails(part: Part, last_polls: Iterable[Poll], findings: Findings) -> None:
+def _judge_tails(part: Part, log: ReadLog, last_polls: Iterable[Poll], findings: Findings) -> None:
     final = part.final
     if final is None:
         return
     for poll in last_polls:
-        if (poll.client, poll.session) in part.drained_sessions and poll.next_position < final.high_watermark:
+        unread = poll.next_position, final.high_watermark
+        if part.compacted and log.final_has_none_of(*unread):
+            continue
+        if (poll.client, poll.session) in part.drained_sessions and unread[0] < unread[1]:
             findings.add(
                 Anomaly.UNREAD_TAIL,
                 (poll.next_position, final.high_watermark - 1),

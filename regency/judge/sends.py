@@ -16,6 +16,8 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
     acked = [send for session in part.sends.values() for send in session if send.offset >= 0]
     lost = [send for send in _missing(acked, log) if _is_lost(send, part, log)]
     lost += _missing(_acked_without_offset(part), log)
+    superseded = _Superseded(part, log)
+    lost = [send for send in lost if not superseded.excuses(send)]
     for send in _by_offset(lost):
         kind = Anomaly.LOST_WRITE if send.acks == ALL else Anomaly.LOST_LEADER_WRITE
         findings.add(kind, (send.offset,) if send.offset >= 0 else (), send, _tell_lost, part, log, send)
@@ -29,8 +31,30 @@ def judge_sends(part: Part, log: ReadLog, findings: Findings) -> None:
             findings.add(Anomaly.MISPLACED_WRITE, (send.offset, place), send, _tell_misplaced, part, log, send, place)
     _judge_shared(part, [send for send in acked if send.acks == ALL and send.value not in apart], findings)
     for session in part.sends.values():
-        _judge_order(part, session, log, apart, findings)
+        _judge_order(part, session, log, apart | {each.value for each in session if superseded.excuses(each)}, findings)
     judge_holes(part, [send.offset for send in lost], findings)
+
+
+class _Superseded:
+    """What compaction may have taken away: of each key everything before a record that is there, or a tombstone."""
+
+    def __init__(self, part: Part, log: ReadLog) -> None:
+        self._log = log
+        self._newest: dict[str, int] = {}
+        """Key to the highest offset of such a record."""
+        present = log.final_values or frozenset()
+        for session in part.sends.values() if part.compacted else ():
+            for send in session:
+                place = log.where.get(send.value, send.offset)
+                if send.key and (send.value in present or (send.tombstone and send.offset >= 0)):
+                    self._newest[send.key] = max(self._newest.get(send.key, place), place)
+
+    def excuses(self, send: Send) -> bool:
+        """Whether the send need not be there. Another record at its offset nothing excuses."""
+        newest = self._newest.get(send.key)
+        if newest is None or self._log.at.get(send.offset, send.value) != send.value:
+            return False
+        return send.value not in (self._log.final_values or ()) and (newest > send.offset or send.tombstone)
 
 
 def _acked_without_offset(part: Part) -> list[Send]:

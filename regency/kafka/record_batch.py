@@ -58,6 +58,7 @@ _CODEC_MASK = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_DELETE_HORIZON_BIT = 0x40
 
 
 class CorruptBatch(RegencyError):
@@ -123,6 +124,18 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether it holds a transaction marker and no data."""
         return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """From when on its records without value, or its marker, may go (KIP-534); -1 where that is not said yet."""
+        return self.first_timestamp if self.attributes & _DELETE_HORIZON_BIT else NO_TIMESTAMP
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether it may lack records it had: they do not fill its offsets, or its first timestamp is a delete horizon
+        (KIP-534).
+        """
+        return self.record_count != self.last_offset_delta + 1 or bool(self.attributes & _DELETE_HORIZON_BIT)
 
     @property
     def last_sequence(self) -> int:
@@ -197,6 +210,27 @@ def compute_crc(buffer: Buffer, header: BatchHeader, at: int = 0) -> int:
 def crc_matches(buffer: Buffer, header: BatchHeader, at: int = 0) -> bool:
     """Whether the batch at `at`, which must be whole, is what its producer checked in."""
     return compute_crc(buffer, header, at) == header.crc
+
+
+def rewritten(header: BatchHeader, body: bytes, record_count: int, max_timestamp: int) -> bytes:
+    """A batch of `header`, with length and checksum, for so many of its records. Offsets and sequences stay."""
+    size = len(body) + MIN_LENGTH
+    fields = header._replace(length=size, record_count=record_count, max_timestamp=max_timestamp, crc=0)
+    packed = _HEADER.pack(*fields)
+    crc: int = crc32c(body, crc32c(packed[_ATTRIBUTES_AT:]))
+    return _HEADER.pack(*fields._replace(crc=crc)) + body
+
+
+def with_delete_horizon(header: BatchHeader, horizon_ms: int) -> BatchHeader:
+    """The header of a batch whose timestamps count from its delete horizon (KIP-534)."""
+    return header._replace(first_timestamp=horizon_ms, attributes=header.attributes | _DELETE_HORIZON_BIT)
+
+
+def without_records(header: BatchHeader) -> bytes:
+    """A batch of 61 bytes in its place, which tells of its producer all that it did."""
+    attributes = header.attributes & ~(_CODEC_MASK | _DELETE_HORIZON_BIT)
+    empty = header._replace(attributes=attributes, first_timestamp=NO_TIMESTAMP)
+    return rewritten(empty, b"", 0, header.max_timestamp)
 
 
 def stamp(buffer: bytearray, base_offset: Offset, leader_epoch: LeaderEpoch, at: int = 0) -> None:

@@ -51,8 +51,12 @@ class Disk(Protocol):
         """A descriptor to read and write the file at `path`, which is created empty where it is missing."""
         ...
 
+    def open_existing(self, path: Path) -> int:
+        """A descriptor to read the file at `path`, which is not created. Raises FileNotFoundError."""
+        ...
+
     def open_empty(self, path: Path, size: int = 0) -> int:
-        """The same, of a file whose content is dropped, and which is about to get `size` bytes."""
+        """As `open`, of a file whose content is dropped, and which is about to get `size` bytes."""
         ...
 
     def lock(self, path: Path) -> int:
@@ -170,6 +174,10 @@ class OsDisk:
     def open(self, path: Path) -> int:
         """As the port says."""
         return self._taken(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+
+    def open_existing(self, path: Path) -> int:
+        """As the port says."""
+        return self._taken(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def open_empty(self, path: Path, size: int = 0) -> int:
         """As the port says. A file with its blocks set aside may replace another one without being written out.

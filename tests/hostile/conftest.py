@@ -225,6 +225,8 @@ def _class_name(api: ApiKey) -> str:
 def _fill(kind: Any, version: int, name: str, counts: list[int]) -> Any:
     made = kind(version=version)
     for field in kind.fields.values():
+        if not field.for_version_q(version):
+            continue
         type_name = field._json["type"]
         if type_name.startswith("[]"):
             element = getattr(kind, type_name[2:], None)

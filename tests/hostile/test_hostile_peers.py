@@ -70,6 +70,7 @@ def test_batches_whose_records_nobody_can_read(victim: Any, batch: Callable[...,
             assert answer.topics[0].partitions[0].error_code == 0
 
 
+@pytest.mark.timeout(300)  # there are thirty-two APIs, and each takes seconds on a busy machine
 @pytest.mark.parametrize("inner", [False, True], ids=["many", "many-within-one"])
 def test_extreme_counts_in_every_api(victim: Any, filled: Callable[..., Any], inner: bool) -> None:
     for api in OFFERED:

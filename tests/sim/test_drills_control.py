@@ -25,6 +25,7 @@ def first_seed(kind: Kind) -> int:
         (Kind.DRILL_COPIES, "any-controller-epoch", "deposed-refused"),
         (Kind.DRILL_COPIES, "any-number", "requests-in-order"),
         (Kind.DRILL_COPIES, "numbers-restart", "not converged"),
+        (Kind.DRILL_LATE_LEAVE, "earlier-process-obeyed", "incarnation-refused"),
         (Kind.DRILL_LATE_LEAVE, "shutdown-of-another-incarnation", "leavers-asked"),
         (Kind.DRILL_DISKS, "new-only-once", "new-partitions-placed"),
         (Kind.DRILL_DISKS, "shortage-is-success", "marks-after-cuts"),

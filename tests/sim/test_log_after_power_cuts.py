@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulation.compacting_machine import CompactingMachine, records_of
 from simulation.disk import SimDisk
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import simulated_threads
-from simulation.log_machine import TIMESTAMP, TP, Machine
+from simulation.log_machine import TIMESTAMP, TP, Machine, read_all
 
 from regency.kafka.logfiles.checkpoints import OffsetCheckpoint
 from regency.model.ids import Offset
@@ -88,13 +89,21 @@ FOUND: dict[str, list[tuple[object, ...]]] = {
         ("append", 1, 34, -1, 1), ("append", 3, 34, -1, 3), ("delete_records", 7), ("checkpoint",),
         ("append", 3, 39, 1, 1), ("work", 3),
     ],
+    "a log that was empty, and began where no checkpoint said, begins at 0 after the next power cut": [
+        ("append", 1, 0, 0, 1), ("delete_records", 1), ("append", 1, 0, 0, 1), ("append", 1, 0, 0, 1),
+        ("delete_records", 1), ("restart", False), ("truncate", 1), ("crash", True),
+    ],
+    "batches of an older leader epoch, which were cut off, follow those of the newer one": [
+        ("append", 4, 26, 1, 3), ("roll",), ("append", 2, 24, 1, 2), ("crash_during", False, 42, ("truncate", 12)),
+        ("append", 4, 59, -1, 2), ("append", 1, 47, -1, 3), ("crash", True),
+    ],
 }  # fmt: skip
 """What power cuts did before each of these was seen to; most need some luck, and so are tried many times."""
 
 
-def run(operations: list[tuple[object, ...]], seed: int) -> None:
+def run(operations: list[tuple[object, ...]], seed: int, kind: type[Machine] = Machine) -> None:
     """Do the operations on a machine of its own, then cut the power, then kill the process."""
-    machine = Machine(seed)
+    machine = kind(seed)
     with simulated_threads(machine.scheduler):
         machine.start()
         for operation in [*operations, ("crash", True), ("crash", False)]:
@@ -111,6 +120,88 @@ def test_a_log_comes_back_whole_from_whatever_ends_it(operations: list[tuple[obj
 def test_what_went_wrong_once_does_not_again(operations: list[tuple[object, ...]]) -> None:
     for seed in range(60):
         run(operations, seed)
+
+
+FOUND_COMPACTED: dict[str, list[tuple[object, ...]]] = {
+    "a segment that was dropped comes back above the hole in which the log was cut off": [
+        ("append", 4, 54, 0, 3), ("crash_twice", True, 15), ("flush",), ("roll",), ("compact",), ("work", 5),
+        ("truncate", 9),
+    ],
+}  # fmt: skip
+"""As above."""
+
+
+@pytest.mark.parametrize("operations", FOUND_COMPACTED.values(), ids=FOUND_COMPACTED)
+def test_what_went_wrong_once_does_not_again_in_a_compacted_log(operations: list[tuple[object, ...]]) -> None:
+    for seed in range(60):
+        run(operations, seed, CompactingMachine)
+
+
+COMPACTIONS = st.one_of(st.tuples(st.just("compact")), st.tuples(st.just("work"), st.integers(1, 4)))
+COMPACTED = st.lists(
+    st.one_of(
+        CALM,
+        CALM,
+        COMPACTIONS,
+        COMPACTIONS,
+        st.tuples(st.just("restart"), st.booleans()),
+        st.tuples(st.just("crash"), st.booleans()),
+        st.tuples(st.just("crash_twice"), st.booleans(), st.integers(0, 30)),
+        st.tuples(st.just("crash_during"), st.booleans(), st.integers(0, 40), st.one_of(CALM, COMPACTIONS)),
+        st.tuples(
+            st.just("fail_during"), st.booleans(), st.booleans(), st.integers(0, 20), st.one_of(CALM, COMPACTIONS)
+        ),
+        st.tuples(st.just("starve_during"), st.integers(0, 8), st.one_of(CALM, COMPACTIONS)),
+    ),
+    max_size=30,
+)
+FILLED = [
+    ("append", 2, 0, 0, 3),
+    ("append", 3, 1, 1, 3),
+    ("flush",),
+    ("append", 2, 5, 0, 3),
+    ("flush",),
+    ("roll",),
+    ("work", 9),
+]
+"""Something to compact."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(COMPACTED, st.integers(0, 2**32))
+def test_a_compacted_log_lacks_nothing_but_what_may_be_gone_whatever_ends_it(
+    operations: list[tuple[object, ...]], seed: int
+) -> None:
+    run([*FILLED, *operations], seed, CompactingMachine)
+
+
+@pytest.mark.parametrize("lossy", (False, True), ids=("killed", "power cut"))
+@pytest.mark.parametrize("then", [("append", 1, 2, 0, 1), ("truncate", 9), ("start_over", 3), ("delete_records", 5)])
+def test_a_compaction_may_end_before_any_step_of_the_disk(then: tuple[object, ...], *, lossy: bool) -> None:
+    for after in range(60):
+        operations = [
+            *FILLED,
+            ("compact",),
+            ("crash_during", lossy, after, ("work", 9)),
+            then,
+            ("compact",),
+            ("work", 9),
+        ]
+        run(operations, after, CompactingMachine)
+
+
+def test_a_log_that_is_compacted_keeps_one_record_of_each_key_below_its_active_segment() -> None:
+    machine = CompactingMachine(1)
+    with simulated_threads(machine.scheduler):
+        machine.start()
+        for operation in [*FILLED, *FILLED, ("compact",), ("work", 99)]:
+            do(machine, *operation)
+        cleaned_to = machine.log.cleaned_to
+        assert machine.cleanings == 1
+        assert cleaned_to == machine.log._segments.active.base_offset
+        keys = [key for batch in read_all(machine.log) for offset, key, _ in records_of(batch) if offset < cleaned_to]
+        assert sorted(keys) == sorted(set(keys))
+        machine.check(lossy=False, exact=True)
 
 
 @pytest.mark.parametrize("dies_before", (False, True), ids=("", "the process had died before"))

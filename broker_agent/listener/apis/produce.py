@@ -1,7 +1,10 @@
-"""Produce: hands record batches to the ReplicaManager. Looks at the header of a batch, never at a record."""
+"""Produce: hands record batches to the ReplicaManager. Looks at the header of a batch, at records only of compacted
+topics, for their keys.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -12,6 +15,7 @@ from regency.broker_agent.listener.stats import Closing, records_in
 from regency.broker_agent.replication.api import ProduceResult
 from regency.broker_agent.steps import Steps
 from regency.kafka.codec import Message, ProducedRow, ProduceResponse, Request
+from regency.kafka.record_keys import RecordsRefused, is_quick, records_without_key
 from regency.model.ids import TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from regency.model.topic_names import is_internal
@@ -21,8 +25,16 @@ PARTITIONS_PER_STEP: Final = 200
 BYTES_PER_STEP: Final = 8 << 20
 """Appended before others have a turn."""
 NAMES_PER_STEP: Final = 5_000
+LOOKED_AT_ONCE: Final = 32 << 10
+"""Bytes of a batch whose keys are looked for on the data loop: some hundred records."""
+FEW_LOOKS: Final = 8
+"""Batches of a request for which that is done."""
+MOST_RECORD_ERRORS: Final = 1_000
+"""Records that are named in an answer. Kafka: all."""
 ADMIN_CLIENT: Final = "__admin_client"
 """Client id of Kafka's own brokers where they write to internal topics; no other client may."""
+_NAMES_RECORDS_FROM: Final = 8
+"""Version of Produce (KIP-467)."""
 _ATTRIBUTES_END: Final = 23
 _NO_RECORDS: Final = memoryview(b"")
 _ZSTD: Final = 4
@@ -37,11 +49,55 @@ def handle(services: Services, exchange: Exchange) -> None:
     With acks=0 there is no answer, and any error closes the connection: the client learns in no other way that it
     sends to the wrong broker.
     """
-    exchange.change(_append(services, exchange))
+    message = exchange.request.message
+    compacted = [topic for topic in message.topic_data if services.replicas.is_compacted(topic.name)]
+    to_look_at = {
+        TopicPartition(topic.name, partition.index): partition.records
+        for topic in compacted
+        for partition in topic.partition_data
+        if partition.records
+    }
+    if all(is_quick(records, LOOKED_AT_ONCE) for records in to_look_at.values()) and len(to_look_at) <= FEW_LOOKS:
+        exchange.change(_append(services, exchange, _without_keys(to_look_at)))
+        return
+    owner = exchange.owner
+    owner.hold(True)  # what this request appends comes before what follows it
+
+    def looked(looking: asyncio.Future[dict[TopicPartition, ProduceResult]]) -> None:
+        owner.hold(False)
+        if looking.cancelled():
+            return
+        error = looking.exception()
+        if isinstance(error, Exception):
+            exchange.fail(error)
+        else:
+            exchange.change(_append(services, exchange, looking.result()))
+
+    owner.aside.run(_without_keys, to_look_at).add_done_callback(looked)
 
 
-def _append(services: Services, exchange: Exchange) -> Steps[None]:
-    """In parts, each with acknowledgements and a timeout of its own."""
+def _without_keys(batches: Mapping[TopicPartition, memoryview]) -> dict[TopicPartition, ProduceResult]:
+    """Refusals of batches for compacted topics with records that have no key. On any thread."""
+    refused = {}
+    for key, records in batches.items():
+        try:
+            missing = records_without_key(records)
+        except RecordsRefused as error:
+            refused[key] = _result(error.error, error.message)
+            continue
+        if missing:
+            why = f"Compacted topic cannot accept message without key in topic partition {key}."
+            more = f"; the first {MOST_RECORD_ERRORS} are named" if len(missing) > MOST_RECORD_ERRORS else ""
+            refused[key] = ProduceResult(
+                ErrorCode.INVALID_RECORD,
+                message=f"{len(missing)} records of the batch have no key, which a compacted topic demands{more}.",
+                record_errors=tuple((index, why) for index in missing[:MOST_RECORD_ERRORS]),
+            )
+    return refused
+
+
+def _append(services: Services, exchange: Exchange, keyless: Results) -> Steps[None]:
+    """In parts, each with acknowledgements and a timeout of its own; but for what is refused as `keyless`."""
     message, version = exchange.request.message, exchange.request.version
     refused = yield from _refused_as_a_whole(message)
     outcome = _Outcome(services, exchange)
@@ -50,6 +106,7 @@ def _append(services: Services, exchange: Exchange) -> Steps[None]:
         for partition in topic.partition_data:
             key = TopicPartition(topic.name, partition.index)
             refusal = refused or _guarded(topic.name, exchange.request) or _check(partition.records, version)
+            refusal = refusal or keyless.get(key)
             part.add(key, partition.records or _NO_RECORDS, refusal)
             partition.records = None  # the request is kept until it is answered, its bytes need not be
             if part.is_full:
@@ -139,6 +196,7 @@ def _respond(exchange: Exchange, results: Results) -> None:
 def _answer(request: Request, results: Results) -> Message:
     version = request.version
     topic_class = ProduceResponse.TopicProduceResponse
+    row_class = topic_class.PartitionProduceResponse.BatchIndexAndErrorMessage
     topics = []
     for topic in request.message.topic_data:
         partitions = []
@@ -152,6 +210,10 @@ def _answer(request: Request, results: Results) -> Message:
                     log_append_time_ms=result.log_append_time_ms,
                     log_start_offset=result.log_start_offset,
                     error_message=result.message or None,
+                    record_errors=[
+                        row_class(version=version, batch_index=index, batch_index_error_message=why)
+                        for index, why in (result.record_errors if version >= _NAMES_RECORDS_FROM else ())
+                    ],
                 )
             )
         topics.append(topic_class(version=version, name=topic.name, partition_responses=partitions))

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from regency.broker_agent.control.admin_forwarder import AdminForwarder
 from regency.broker_agent.control.metadata_cache import MetadataCache
+from regency.broker_agent.groups.coordinator import GroupCoordinator
 from regency.broker_agent.listener.apis.auto_creation import AutoCreation
 from regency.broker_agent.listener.buffers import UnsentAnswers
 from regency.broker_agent.listener.stats import ListenerStats
@@ -38,6 +39,7 @@ class Services:
     admin: AdminForwarder
     producer_ids: ProducerIds
     configs: StoredConfigs
+    groups: GroupCoordinator
     cluster_id: str
     clock: Clock
     auto_creation: AutoCreation

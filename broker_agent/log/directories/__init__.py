@@ -7,5 +7,5 @@ Comes in:   configured directories, and what an earlier process left in them.
 Goes out:   loaded logs, checkpoints of recovery points and log starts, the list of failed directories.
 Hands out:  LogManager; `log_loading.open_directories`, which recovers on several threads.
 Imports:    everything else of `log`; is imported by `replication` and `assembly`.
-Order:      log_manager > log_loading, future_logs > duplicates, directory_logs > continuity.
+Order:      log_cleaning > log_manager > log_loading, future_logs > duplicates, directory_logs > continuity.
 """

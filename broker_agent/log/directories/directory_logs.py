@@ -96,7 +96,12 @@ class DirectoryLogs:
 
     def _decided(self) -> list[_Decided]:
         """Every checkpoint with what is to stand in it, decided now."""
-        return [self._decide_recovery_points(), self._decide_log_starts(), self._decide_high_watermarks()]
+        return [
+            self._decide_recovery_points(),
+            self._decide_log_starts(),
+            self._decide_high_watermarks(),
+            self._decide_cleaned(),
+        ]
 
     def _decide_recovery_points(self) -> _Decided:
         checkpoint = self.directory.recovery_points
@@ -115,6 +120,11 @@ class DirectoryLogs:
         checkpoint = self.directory.high_watermarks
         return checkpoint, dict(self.high_watermarks), checkpoint.decide()
 
+    def _decide_cleaned(self) -> _Decided:
+        checkpoint = self.directory.cleaner_offsets
+        cleaned = {name: log.cleaned_to for name, log in self.logs.items() if log.cleaned_to is not None}
+        return checkpoint, cleaned, checkpoint.decide()
+
     def write_lowered(self, unsettled: Unsettled) -> None:
         """Checkpoint what has gone back of one log before returning. Raises OSError."""
         _write_lowered(self._lowered([unsettled]))
@@ -126,6 +136,8 @@ class DirectoryLogs:
             decided.append(self._decide_recovery_points())
         if any(each.start for each in unsettled):
             decided.append(self._decide_log_starts())
+        if any(each.cleaned for each in unsettled):
+            decided.append(self._decide_cleaned())
         return decided
 
     def settle(self, logs: Iterable[PartitionLog], then: Callable[[], None]) -> None:
@@ -167,20 +179,26 @@ class DirectoryLogs:
             except OSError as error:
                 self.directory.fail(error)
 
-    def write_recovery_points_later(self) -> None:
-        """Checkpoint the recovery points soon."""
+    def write_recovery_points_later(self, then: Callable[[], None] = lambda: None) -> None:
+        """Checkpoint the recovery points soon; `then` is called on the data loop when that is done."""
 
         def written() -> None:
             self.recovery_points_written = True
+            then()
 
         self.recovery_points_written = False
         self._write_later([self._decide_recovery_points()], written)
         crash_point("log.recovery_points.after_decision")
 
-    def write_log_starts_later(self) -> None:
-        """Checkpoint soon where logs start."""
-        self._write_later([self._decide_log_starts()])
+    def write_log_starts_later(self, then: Callable[[], None] = lambda: None) -> None:
+        """Checkpoint soon where logs start; `then` is called on the data loop when that is done."""
+        self._write_later([self._decide_log_starts()], then)
         crash_point("log.log_starts.after_decision")
+
+    def write_cleaned_later(self) -> None:
+        """Checkpoint soon up to where logs have been compacted."""
+        self._write_later([self._decide_cleaned()])
+        crash_point("log.cleaner_offsets.after_decision")
 
     def write_high_watermarks_later(self, changed: Mapping[TopicPartition, Offset]) -> None:
         """Checkpoint these high watermarks soon, with what is known of the others (KAFKA-1647)."""
@@ -232,6 +250,8 @@ class DirectoryLogs:
         LogStorageError; no marker is left then.
         """
         logs, disk = list(self.logs.values()), self.directory.disk
+        for log in logs:
+            log.stop_cleaning()
         unsettled = [log for log in logs if not log.is_settled]
         for error in disk.sync_paths([path for log in unsettled for path in log.unsettled_paths]).values():
             raise error

@@ -68,13 +68,18 @@ class FutureLogs:
         self._futures.clear()
 
     def create(self, current: PartitionLog, target: DirectoryLogs) -> PartitionLog:
-        """An empty log that is to replace `current`, in another directory. Raises LogStorageError, NameTooLong."""
+        """An empty log that is to replace `current`, in another directory. Raises LogStorageError, NameTooLong.
+
+        From now on `current` is not compacted: a copy that has a record already, and then not the later deletion of
+        its key, would have the record for ever.
+        """
         partition = current.topic_partition
         name = future_name(partition, self._services.new_uuid())
         if name is None:
             raise NameTooLong(f"The name of topic {partition.topic} is too long for the directory of a future log.")
         home = target.directory
         home.check()
+        current.stop_cleaning()
         try:
             target.make_way_for(partition)
             log = make_log(self._services, home, home.path / name, partition, current.topic_id, current.config)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from regency.broker_agent.log.directories.continuity import NO_TRACES, Traces, read_traces
+from regency.broker_agent.log.directories.continuity import NO_TRACES, Traces, are_whole, read_traces
 from regency.broker_agent.log.directories.duplicates import FoundInDirectory, settle_duplicates, settle_moves
 from regency.broker_agent.log.errors import LogDirInvalid
 from regency.broker_agent.log.log_core import LogParts
@@ -63,6 +63,8 @@ def open_directories(
         found = [_find(disk, directory, broker_id, cluster_id) for directory in directories]
         settle_duplicates(disk, [(each.directory, each.logs) for each in found], new_uuid)
         settle_moves(disk, found)
+        if are_whole([each.traces for each in found], [str(each.path) for each in directories], disk.boot_id):
+            found = [_as_whole(each) for each in found]
         opened = _open_all(disk, found, config, now_ms, threads_per_directory, progress)
         _refuse_none_working(directories)
     except BaseException:  # whatever ends the start must not leave directories locked
@@ -82,6 +84,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
         found = found._replace(traces=read_traces(directory, marker=clean))
         recovery_points = directory.read_checkpoint(directory.recovery_points)
         log_starts = directory.read_checkpoint(directory.log_start_offsets)
+        cleaned = directory.read_checkpoint(directory.cleaner_offsets)
         for name in disk.names_in(directory.path):
             path = directory.path / name
             if not disk.is_directory(path):
@@ -93,7 +96,7 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
             if partition is not None:
                 point, start = recovery_points.get(partition, Offset(0)), log_starts.get(partition, Offset(0))
                 logs = found.logs if future is None else found.futures
-                logs.append(FoundLog(partition, path, clean, point, start))
+                logs.append(FoundLog(partition, path, clean, point, start, cleaned_to=cleaned.get(partition)))
             elif directory_kind(path.name) is DirectoryKind.DELETE:
                 found.deleted.append(path)
             elif directory_kind(path.name) is not DirectoryKind.STRAY:
@@ -102,6 +105,11 @@ def _find(disk: Disk, directory: LogDirectory, broker_id: BrokerId, cluster_id: 
         directory.fail_at_start(error)
         return FoundInDirectory(directory, [], [], [])
     return found
+
+
+def _as_whole(found: FoundInDirectory) -> FoundInDirectory:
+    logs, futures = ([log._replace(whole=True) for log in some] for some in (found.logs, found.futures))
+    return found._replace(logs=logs, futures=futures)
 
 
 def _refuse_none_working(directories: Sequence[LogDirectory]) -> None:

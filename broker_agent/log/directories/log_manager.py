@@ -23,6 +23,7 @@ from regency.broker_agent.log.log_core import LogServices
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segments.open_files import OpenFiles
+from regency.broker_agent.log.selection import is_compacted
 from regency.broker_agent.ports import Worker
 from regency.broker_agent.steps import Steps
 from regency.kafka.logfiles.file_names import DirectoryKind
@@ -260,12 +261,18 @@ class LogManager:
                 logger.warning("%s is not assigned to this broker any more; kept as %s", topic_partition, log.directory)
 
     def set_configs(self, configs: Mapping[str, LogConfig]) -> None:
-        """Let all logs of these topics go by their new settings from now on. Looks at every log, once."""
+        """Let all logs of these topics go by their new settings from now on. Looks at every log, once.
+
+        Of one that is not to be compacted any more no compaction goes on, unless descriptors are short this moment.
+        """
         for logs in (self._logs, self.futures.all()):
-            for topic_partition, log in logs.items():
+            for topic_partition, log in list(logs.items()):
                 config = configs.get(topic_partition.topic)
-                if config is not None:
-                    log.config = config
+                if config is None:
+                    continue
+                if is_compacted(log.config) and not is_compacted(config):
+                    self._tried(log.stop_cleaning)
+                log.config = config
 
     def settle(self, topic_partitions: Iterable[TopicPartition], then: Callable[[], None]) -> None:
         """Have the disk know, soon, where these logs were cut off or are about to be; all of a directory in one go.
@@ -328,6 +335,21 @@ class LogManager:
         """Checkpoint, soon, log starts that do not follow from the segments."""
         for logs in self._working():
             logs.write_log_starts_later()
+
+    def checkpoint_log_starts_of(
+        self, names: Iterable[TopicPartition], then: Callable[[list[TopicPartition]], None]
+    ) -> None:
+        """Checkpoint, soon, where these logs start, all others of their directories with them.
+
+        `then` is called for each directory when that is done, with those of the names that are in it; not where that
+        fails, nor for a log that is not here.
+        """
+        of_directory: dict[LogDirectory, list[TopicPartition]] = {}
+        for name in names:
+            if (log := self._logs.get(name)) is not None:
+                of_directory.setdefault(log.home, []).append(name)
+        for home, held in of_directory.items():
+            self._directories[home].write_log_starts_later(functools.partial(then, held))
 
     def run_retention(self, now_ms: int) -> Steps[None]:
         """Take expired segments out of use, and remove what was deleted long enough ago; in steps.

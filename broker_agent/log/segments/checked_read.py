@@ -53,16 +53,19 @@ class Checked(NamedTuple):
     why: str
     """What is wrong with the batch that follows; empty where it is not all there, or reaches the bound."""
     in_line: bool
-    """Whether each batch begins where the one before ends, the first at the offset it was looked up by."""
+    """Whether no batch begins below the end of the one before, and the first at the offset it was looked up by."""
 
 
-def check_batches(data: bytes, offset: int, bound: int, spans: EpochSpans) -> Checked:
+def check_batches(data: bytes, offset: int, bound: int, spans: EpochSpans, *, is_joint: bool = False) -> Checked:
     """Check batch by batch, from the one that should hold `offset` on, up to the first that reaches `bound`.
 
+    `is_joint`: a batch is known to end at `offset`, so that the first may begin above it, where records were compacted
+    away: else it might be that the batch before lies about its own. What lies upwards contradicts the next.
     Where the batches are not in line they may be good all the same, or one may lie about its offset: `judge_chain`
     tells. So what is returned is in line, or empty of judgement.
     """
     at, expected, why = 0, offset, ""
+    highest = NO_END if is_joint else offset
     epoch_now, epoch_end = _NO_EPOCH, -1
     with memoryview(data) as view:
         end = len(view)
@@ -70,18 +73,19 @@ def check_batches(data: bytes, offset: int, bound: int, spans: EpochSpans) -> Ch
             base, length, epoch, magic, crc, delta = _PLACE.unpack_from(view, at)
             following = at + length + OVERHEAD_BYTES
             why = _header_flaw(length, magic)
+            in_line = expected <= base <= highest
             if why or following > end or base + delta >= bound:
-                return Checked(at, expected, why, base == expected)
+                return Checked(at, expected, why, in_line)
             if crc32c(view[at + _CHECKED_FROM : following]) != crc:
-                return Checked(at, expected, "its checksum is wrong", base == expected)
-            if base != expected:
+                return Checked(at, expected, "its checksum is wrong", in_line)
+            if not in_line:
                 return Checked(at, expected, "", in_line=False)
             if epoch != epoch_now or base >= epoch_end:
                 why = _epoch_flaw(base, epoch, spans)
                 if why:
                     break
                 epoch_now, epoch_end = epoch, spans(base).end
-            at, expected = following, base + delta + 1
+            at, expected, highest = following, base + delta + 1, NO_END
     return Checked(at, expected, why, in_line=True)
 
 
@@ -181,7 +185,7 @@ def read_checked(segment: Segment, wanted: Wanted, spans: EpochSpans) -> tuple[b
             return b"", None
         if len(data) < first <= available and _joins(segment, data, start + first):
             data = segment.log.read(first, start)
-    checked = check_batches(data, wanted.offset, wanted.bound, spans)
+    checked = check_batches(data, wanted.offset, wanted.bound, spans, is_joint=segment.ends_at(wanted.offset))
     if not (checked.size and checked.in_line and _is_in_line_with_next(segment, wanted, data, checked)):
         return _judge(segment, wanted, start + len(data), spans)
     segment.remember(checked.next_offset, start + checked.size)
@@ -200,10 +204,10 @@ def _joins(segment: Segment, first: bytes, following: int) -> bool:
 
 
 def _is_in_line_with_next(segment: Segment, wanted: Wanted, data: bytes, checked: Checked) -> bool:
-    """Whether the next batch begins where the last one checked ends; where its header was there, that is known."""
+    """Whether the next batch does not begin below where the last one checked ends; known if its header was there."""
     if len(data) - checked.size >= HEADER_BYTES:
         return True
-    return _follower(segment, wanted, wanted.start + checked.size) == checked.next_offset
+    return _follower(segment, wanted, wanted.start + checked.size) >= checked.next_offset
 
 
 def _follower(segment: Segment, wanted: Wanted, position: int) -> int:

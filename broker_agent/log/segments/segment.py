@@ -33,7 +33,8 @@ _REPLAY_CHUNK = 256 * 1024
 _REMEMBERED_POSITIONS = 32
 _MOST_UNINDEXED = 64 << 20
 """More bytes than Kafka ever appends between two index entries."""
-_MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""Of an index entry: how far above the base offset of its segment it reaches."""
 
 
 class Segment:
@@ -47,7 +48,9 @@ class Segment:
         files: OpenFiles,
         now_ms: int,
         on_doubt: Callable[[Segment, str], None],
+        suffix: str = "",
     ) -> None:
+        """`suffix` is what the names of its files have behind them while it is none of the log's."""
         self.base_offset = base_offset
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
@@ -56,12 +59,14 @@ class Segment:
         """Greatest timestamp of the first batch, by which the segment ages; -1 while it is empty or unread."""
         self.created_ms = now_ms
         self.index_interval_bytes = config.index_interval_bytes
-        self.log = LogFile(offset_file(directory, base_offset, LOG), files)
+        self.log = LogFile(offset_file(directory, base_offset, LOG + suffix), files)
         self.offsets = OffsetIndex(
-            LogFile(offset_file(directory, base_offset, INDEX), files), base_offset, config.segment_index_bytes
+            LogFile(offset_file(directory, base_offset, INDEX + suffix), files), base_offset, config.segment_index_bytes
         )
         self.times = TimeIndex(
-            LogFile(offset_file(directory, base_offset, TIME_INDEX), files), base_offset, config.segment_index_bytes
+            LogFile(offset_file(directory, base_offset, TIME_INDEX + suffix), files),
+            base_offset,
+            config.segment_index_bytes,
         )
         self._bytes_since_index = 0
         self._positions: dict[int, int] = {}
@@ -118,7 +123,7 @@ class Segment:
 
     def has_room(self, last_offset: Offset) -> bool:
         """Whether the distance to `last_offset` fits into an index entry."""
-        return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append(self, data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Write `data`, which is exactly these batches at these positions, in one call, then index it.
@@ -384,8 +389,12 @@ class Segment:
         self.max_timestamp, self.offset_of_max_timestamp = self.times.last
         self.read_tail()
 
+    def ends_at(self, offset: int) -> bool:
+        """Whether a batch was seen to end right before `offset`, or one to begin there."""
+        return offset in self._positions
+
     def remember(self, offset: int, position: int) -> None:
-        """Note that the first batch that reaches `offset` begins at byte `position`."""
+        """Note that the first batch that reaches `offset` begins at byte `position`, and where one ends or begins."""
         positions = self._positions
         if len(positions) >= _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -62,7 +62,7 @@ class Segments:
         self._bases: list[int] = [segment.base_offset for segment in segments]
         self._on_doubt: Callable[[Segment, str], None] = build_at_once
         self.cuts = 0
-        """How often batches that were there have been cut off; where none were, a position is what it was."""
+        """How often batches that were there have been cut off or cleaned; else a position is what it was."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -205,6 +205,17 @@ class Segments:
         dropped, self._segments = self._segments[:count], self._segments[count:]
         del self._bases[:count]
         return [path for segment in dropped for path in segment.mark_deleted()]
+
+    def exchange(self, sources: Sequence[Segment], new: Segment) -> list[Path]:
+        """Have `new` in the place of these, which stand side by side; returns the renamed files.
+
+        Its files must have other names than theirs.
+        """
+        self.cuts += 1  # positions are others now
+        first = self._segments.index(sources[0])
+        self._segments = [*self._segments[:first], new, *self._segments[first + len(sources) :]]
+        self._bases = [segment.base_offset for segment in self._segments]
+        return [path for source in sources for path in source.mark_deleted()]
 
     def drop_all(self) -> list[Path]:
         """Take every segment out of use, newest first, so that what is left is always a prefix."""

@@ -156,7 +156,7 @@ def find_timestamp(segments: Segments, timestamp: int, log_start: Offset) -> Ste
         if effort.is_pause_due(_SEGMENT_EFFORT):
             yield
         for position, header in segments.headers(segment, start):
-            if header.max_timestamp >= timestamp and header.last_offset >= log_start:
+            if header.record_count and header.max_timestamp >= timestamp and header.last_offset >= log_start:
                 found = yield from _first_record(segment, position, header, timestamp, log_start, effort)
                 if found is not None:
                     return found
@@ -179,7 +179,7 @@ def find_greatest(segments: Segments, log_start: Offset, max_offset: Offset) -> 
         for position, header in segments.headers(segment, start):
             if header.base_offset >= max_offset or greatest >= segment.max_timestamp:
                 break
-            if header.max_timestamp > greatest and header.last_offset >= log_start:
+            if header.record_count and header.max_timestamp > greatest and header.last_offset >= log_start:
                 greatest, place = header.max_timestamp, (segment, position, header)
             if effort.is_pause_due(_cost(header)):
                 yield
@@ -201,7 +201,7 @@ def _first_record(
     start = max(Offset(header.base_offset), log_start)
     if header.is_log_append_time:
         return TimestampAndOffset(header.max_timestamp, start, epoch)
-    if header.first_timestamp >= timestamp and header.base_offset == start:
+    if header.first_timestamp >= timestamp and header.base_offset == start and not header.is_compacted:
         return TimestampAndOffset(header.first_timestamp, start, epoch)
     try:
         for place in record_places(batch, header):
@@ -215,11 +215,16 @@ def _first_record(
 
 
 def _begin(segment: Segment, greatest: int, max_offset: Offset) -> int:
-    """The byte from which on a segment may hold a timestamp above `greatest`."""
+    """The byte from which on a segment may hold a timestamp above `greatest`.
+
+    A batch that has no records any more still has the greatest timestamp of those it had.
+    """
     if segment.max_timestamp <= greatest:
         return segment.size
     if segment.offset_of_max_timestamp < max_offset:
-        return segment.indexed_below(segment.offset_of_max_timestamp)
+        place = segment.position_of(segment.offset_of_max_timestamp)
+        if place < segment.size and segment.header_at(place).record_count:
+            return segment.indexed_below(segment.offset_of_max_timestamp)
     return 0
 
 

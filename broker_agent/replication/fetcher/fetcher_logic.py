@@ -383,7 +383,7 @@ class FetcherLogic:
     def _append(self, state: FollowState, fetched: FetchedPartition, now_ms: int) -> None:
         replica = state.replica
         log_start = replica.log.log_start_offset
-        replica.append_fetched(fetched)
+        replica.append_fetched(fetched, state.offset)
         self._received.total += len(fetched.records)
         if replica.is_adding:
             self._received.adding += len(fetched.records)

@@ -230,6 +230,12 @@ def _traffic() -> Iterator[PanelBuilder]:
         unit="Bps",
     )
     yield graph(
+        "Consumer groups that are most behind",
+        {"{{consumergroup}}": f"topk(10, sum by (consumergroup) (kafka_consumergroup_lag_sum{{{CLUSTER}}}))"},
+        "Records from what they have committed to the high watermarks. Good: small, or falling. The Topic dashboard "
+        "has members and partitions. See the runbook, KafkaConsumerGroupFallsBehind.",
+    )
+    yield graph(
         "Size on disk",
         {"{{instance}}": total("kafka_log_log_size", CLUSTER, by="instance")},
         "Bytes of all logs of a broker. Good: levels off once retention deletes as much as comes in.",

@@ -24,6 +24,7 @@ from regency_dashboards.kit import (
 from regency_dashboards.queries import highest, rate, total
 
 PARTITION = "kafka_topic_partition"
+GROUP = "kafka_consumergroup"
 TRAFFIC = "kafka_server_brokertopicmetrics"
 OF_TOPICS = f'{TOPIC}, topic!=""'
 """What is counted by topic, without the totals of brokers."""
@@ -40,6 +41,7 @@ def build() -> dashboard.Dashboard:
         {
             "At a glance": _glance(),
             "Traffic": _traffic(),
+            "Consumer groups": _groups(),
             "Partitions": _partitions(),
         },
         topics(),
@@ -137,6 +139,40 @@ def _traffic() -> Iterator[PanelBuilder]:
         },
         "Good: 0, but for moments of a failover. See the Broker dashboard for the error codes.",
         unit="reqps",
+    )
+
+
+def _groups() -> Iterator[PanelBuilder]:
+    yield graph(
+        "Lag",
+        {"{{consumergroup}} {{topic}}": highest(f"{GROUP}_lag_sum", TOPIC, by="consumergroup, topic")},
+        "Records from what a group has committed to the high watermarks. Good: small, or falling. A gap is a partition "
+        "of which no leader tells it. See the runbook, KafkaConsumerGroupFallsBehind.",
+    )
+    yield graph(
+        "Committed",
+        {
+            "{{consumergroup}} {{topic}}": f"sum by (consumergroup, topic) "
+            f"(clamp_min(deriv({GROUP}_current_offset_sum{{{TOPIC}}}[$__rate_interval]), 0))"
+        },
+        "Records a second that groups commit. Good: as many as are written. 0 with a lag is a group that stands.",
+        unit="si:records/s",
+    )
+    yield graph(
+        "Members",
+        {
+            "{{consumergroup}}": f"max by (consumergroup) ({GROUP}_members{{{CLUSTER}}}) "
+            f"and on (consumergroup) {GROUP}_lag_sum{{{TOPIC}}}"
+        },
+        "Members of the groups that have committed offsets here. Good: steady, and at most as many as partitions: "
+        "others have nothing to read.",
+    )
+    yield rows(
+        "Lag by partition",
+        {"committed": f"{GROUP}_current_offset{{{TOPIC}}}", "lag": f"{GROUP}_lag{{{TOPIC}}}"},
+        ["consumergroup", "topic", "partition"],
+        "Good: alike in all partitions. One that is alone behind has a slow reader, or most of the keys.",
+        units={"committed": "none", "lag": "none"},
     )
 
 

@@ -28,6 +28,10 @@ BYTES_IN: Final = "kafka_server_brokertopicmetrics_bytesin_total"
 BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
 FOLLOWER_LAG: Final = "regency_follower_lag_records"
 LAG_UNKNOWN: Final = "regency_follower_lag_unknown_partitions"
+GROUP_MEMBERS: Final = "kafka_consumergroup_members"
+GROUP_OFFSET_SUM: Final = "kafka_consumergroup_current_offset_sum"
+GROUP_LAG_SUM: Final = "kafka_consumergroup_lag_sum"
+GROUP_AGE: Final = "regency_consumergroup_age_seconds"
 _PORT, _HOST = "regency.http.port", "regency.http.host"
 
 Figures = Mapping[tuple[str, str], float]
@@ -41,9 +45,9 @@ class Meters:
         self._served: dict[tuple[BrokerId, str, int], tuple[str, int]] = {}
 
     def read(
-        self, nodes: Iterable[Node], names: Sequence[str], topics: Collection[str] = ()
+        self, nodes: Iterable[Node], names: Sequence[str], topics: Collection[str] | None = ()
     ) -> dict[BrokerId, Figures]:
-        """These metrics of each broker that tells them; of topics the sum over all, and these."""
+        """These metrics of each broker that tells them; of topics the sum over all, and these, or each (None)."""
         asked = list(nodes)
         if not asked:
             return {}
@@ -51,7 +55,7 @@ class Meters:
             answers = pool.map(lambda node: self._of(node, names, topics), asked)
             return {node.id: found for node, found in zip(asked, answers, strict=True) if found is not None}
 
-    def _of(self, node: Node, names: Sequence[str], topics: Collection[str]) -> Figures | None:
+    def _of(self, node: Node, names: Sequence[str], topics: Collection[str] | None) -> Figures | None:
         key = (node.id, node.host, node.port)
         try:
             if key not in self._served:
@@ -59,7 +63,8 @@ class Meters:
             host, port = self._served[key]
             if port <= 0:
                 return None
-            query = urlencode([("name[]", name) for name in names] + [("topic[]", each) for each in ("", *topics)])
+            chosen = () if topics is None else ("", *topics)
+            query = urlencode([("name[]", name) for name in names] + [("topic[]", each) for each in chosen])
             return parsed(get(host, port, f"/metrics?{query}", timeout_s=TIMEOUT_S), names)
         except (OSError, ValueError, PeerUnavailable):
             self._served.pop(key, None)  # its settings may be others after a restart

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
-from functools import partial
 
 import click
 
@@ -29,7 +28,7 @@ ALL_BROKERS = "all"
 _OPERATIONS = {"+": Operation.APPEND, "-": Operation.SUBTRACT}
 
 _KIND = click.argument("kind", type=click.Choice(["topic", "broker"]))
-_NAME = click.argument("name", shell_complete=partial(completed, "config_names"))
+_NAME = click.argument("name", shell_complete=completed("config_names"))
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Check only whether it would be allowed.")
 
 
@@ -47,7 +46,7 @@ def configs() -> None:
 @configs.command("get", short_help="Show what is set, and where.")
 @_KIND
 @_NAME
-@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=partial(completed, "config_keys"))
+@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=completed("config_keys"))
 @click.option("--all", "everything", is_flag=True, help="Defaults too, not only what was set.")
 @cluster_options
 def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
@@ -81,9 +80,7 @@ def get(kind: str, name: str, keys: tuple[str, ...], everything: bool) -> None:
 @configs.command("set")
 @_KIND
 @_NAME
-@click.argument(
-    "pairs", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=partial(completed, "config_pairs")
-)
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=completed("config_pairs"))
 @_DRY_RUN
 @cluster_options
 def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
@@ -108,7 +105,7 @@ def set_(kind: str, name: str, pairs: tuple[str, ...], dry_run: bool) -> None:
 @configs.command("unset", short_help="Return keys to their defaults.")
 @_KIND
 @_NAME
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...", shell_complete=partial(completed, "config_keys"))
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...", shell_complete=completed("config_keys"))
 @_DRY_RUN
 @cluster_options
 def unset(kind: str, name: str, keys: tuple[str, ...], dry_run: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from functools import partial
 
 import click
 import msgspec
@@ -34,7 +33,7 @@ _PARTITION = re.compile(r"(?!broker )(\S+) (\d+)")
 @click.option("-n", "--last", type=click.IntRange(min=1), help=f"The last N events.  [default: {LAST} without --since]")
 @click.option(
     "--subject",
-    shell_complete=partial(completed, "topics"),
+    shell_complete=completed("topics"),
     help="About this alone: a topic, flights-3, `broker 2`, `controller`.",
 )
 @click.option("--partitions", is_flag=True, help="A line for every partition, not one for all of an event.")

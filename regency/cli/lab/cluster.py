@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 
 import click
@@ -90,7 +89,7 @@ class Started(msgspec.Struct, frozen=True):
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    shell_complete=partial(completed, "broker_pairs"),
+    shell_complete=completed("broker_pairs"),
     help="A key of server.properties, for all brokers.",
 )
 @click.option("--zookeeper-connect", metavar="HOST:PORT/CHROOT", help="Use this ZooKeeper, not one of its own.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
 
 import click
 import msgspec
@@ -24,7 +23,7 @@ _WIDTH = 10
 
 
 @click.command()
-@click.argument("who", nargs=-1, metavar="[WHO]...", shell_complete=partial(completed, "lab_parts"))
+@click.argument("who", nargs=-1, metavar="[WHO]...", shell_complete=completed("lab_parts"))
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now, until Ctrl-C.")
 @click.option(
     "-n",

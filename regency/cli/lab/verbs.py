@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
 import click
@@ -67,7 +66,7 @@ def _run(verb: Verb, targets: Sequence[str], *, grace_s: float = STOP_GRACE_S, w
 def _targets(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the targets, `--dir` and `-o`."""
     argument = click.argument(
-        "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=partial(completed, "lab_parts")
+        "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completed("lab_parts")
     )
     return argument(directory_option(output_option(command)))
 

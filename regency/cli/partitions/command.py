@@ -44,6 +44,8 @@ from regency.model.kafka_errors import ErrorCode
 from regency.model.words import counted
 from regency.planning.plan_file import PlanFile, PlanRefused, decode_topics, encode_kafkas, encode_plan
 
+_ids_option = partial(click.option, callback=ids, metavar="ID,...", shell_complete=completed("brokers_of_a_list"))
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -92,29 +94,14 @@ def partitions() -> None:
     "topics",
     multiple=True,
     metavar="NAME,...",
-    shell_complete=partial(completed, "topics_of_a_list"),
+    shell_complete=completed("topics_of_a_list"),
     help="Only these topics.  [default: all]",
 )
 @click.option(
     "--topics-to-move-json-file", "topics_file", type=FILE, help="Only the topics in this file, as Kafka's tool has it."
 )
-@click.option(
-    "--brokers",
-    "--broker-list",
-    "brokers",
-    callback=ids,
-    metavar="ID,...",
-    shell_complete=partial(completed, "brokers_of_a_list"),
-    help="Brokers to have replicas.",
-)
-@click.option(
-    "--drain",
-    callback=ids,
-    multiple=True,
-    metavar="ID,...",
-    shell_complete=partial(completed, "brokers_of_a_list"),
-    help="Move everything off, dead or alive.",
-)
+@_ids_option("--brokers", "--broker-list", "brokers", help="Brokers to have replicas.")
+@_ids_option("--drain", multiple=True, help="Move everything off, dead or alive.")
 @click.option("--replication-factor", "factor", type=Count(1, 32767), help="Replicas of each partition.")
 @click.option("--out", type=NEW_FILE, help="Write the plan to this file.")
 @click.option("--kafka-json", "kafkas", type=NEW_FILE, help="Write it as Kafka's reassignment JSON, too.")

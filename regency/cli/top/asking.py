@@ -153,6 +153,7 @@ class Asker:
         figures = self._figures.look(nodes, answer.partitions, topic)
         now_s = time.monotonic()
         found = self._reader.read(answer, figures, now_s=now_s, time_ms=_wall_ms())
+        found = msgspec.structs.replace(found, groups=self._reader.groups(self._figures.groups(nodes)))
         try:
             if not topic:
                 return msgspec.structs.replace(found, worst=self._placed(nodes, found.worst))

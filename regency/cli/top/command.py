@@ -40,15 +40,17 @@ def top(interval: float, once: bool) -> int:
     Keys: s sorts brokers, / filters, b and t show one broker or one topic, space pauses, ? lists all keys. A decision
     is a line for each event, with counts of partitions; `regency history --partitions` names them.
 
-    One request to the ruling controller for each look, however many partitions there are, and one to the HTTP port of
-    each agent: IN/S are bytes from producers, OUT/S bytes to consumers. LAG: the records that a broker's replicas are
-    behind, as leaders know them; of a partition out of sync, how far each of its replicas is, in their order, and when
-    it has caught up at that rate. RECORDS/S is the growth of the logs a broker leads; DISK the fullest volume of its
-    log directories; UNACKED what the controller told it and it has not acknowledged. What a broker does not tell within
-    a second is `?`, never 0. Screens of 110 to 159 columns, and from 184 on, have FOLLOWS, OFFLINE, RECORDS/S and CONNS
-    of brokers too, open connections. A broker that refuses produces now says so behind its line. Decisions are those of
-    the ruling controller; `regency history` has those of leaders and of earlier controllers too. While a part is away
-    it says so, and shows what was known last, or, at its start, what brokers know.
+    One request to the ruling controller for each look, however many partitions there are, and one to the HTTP port
+    of each agent: IN/S are bytes from producers, OUT/S bytes to consumers. LAG: the records that a broker's
+    replicas are behind, as leaders know them; of a partition out of sync, how far each of its replicas is, in their
+    order, and when it has caught up at that rate. RECORDS/S is the growth of the logs a broker leads; DISK the
+    fullest volume of its log directories; UNACKED what the controller told it and it has not acknowledged. Groups
+    of consumers are told by their coordinators, every five seconds, the one that is most behind first. What a
+    broker does not tell within a second is `?`, never 0. Screens of 110 to 159 columns, and from 184 on, have
+    FOLLOWS, OFFLINE, RECORDS/S and CONNS of brokers too, open connections. A broker that refuses produces now says
+    so behind its line. Decisions are those of the ruling controller; `regency history` has those of leaders and of
+    earlier controllers too. While a part is away it says so, and shows what was known last, or, at its start, what
+    brokers know.
 
     Exit status of --once: 0 when a controller that rules has answered, 4 when none did, 5 when no broker answers.
 

@@ -16,6 +16,10 @@ from regency.cli.asking.meters import (
     BYTES_IN,
     BYTES_OUT,
     FOLLOWER_LAG,
+    GROUP_AGE,
+    GROUP_LAG_SUM,
+    GROUP_MEMBERS,
+    GROUP_OFFSET_SUM,
     LAG_UNKNOWN,
     NO_SERIES,
     Figures,
@@ -56,6 +60,18 @@ class BrokerFigures(msgspec.Struct, frozen=True):
     lags_s: float = 0.0
 
 
+class GroupFigures(msgspec.Struct):
+    """What its coordinator has told of a group, as of `at_s` on the monotonic clock."""
+
+    coordinator: int
+    members: int
+    at_s: float
+    lag: int | None = None
+    """Of the topics of which it is known."""
+    partial: bool = False
+    """Whether there are others."""
+
+
 class FigureAsker:
     """Asks all live brokers at the same time. One thread at a time."""
 
@@ -84,6 +100,17 @@ class FigureAsker:
             )
             for node in nodes
         }
+
+    def groups(self, nodes: Sequence[Node]) -> dict[str, GroupFigures]:
+        """Groups by name, as their coordinators tell; of one that moved, as who looked last."""
+        now = time.monotonic()
+        found: dict[str, GroupFigures] = {}
+        told = self._meters.read(nodes, [GROUP_MEMBERS, GROUP_OFFSET_SUM, GROUP_LAG_SUM, GROUP_AGE], topics=None)
+        for broker, figures in told.items():
+            for group, each in _groups(broker, figures, now).items():
+                if group not in found or found[group].at_s < each.at_s:
+                    found[group] = each
+        return found
 
     def places(
         self, nodes: Sequence[Node], topics: Iterable[TopicFacts], wanted: Mapping[TopicPartition, Sequence[int]]
@@ -124,3 +151,21 @@ def _lags(told: Figures, now_s: float) -> BrokerFigures:
         if name in by_name and label != NO_SERIES:
             by_name[name][int(label)] = int(number)
     return BrokerFigures(lags=by_name[FOLLOWER_LAG], unknown=by_name[LAG_UNKNOWN], lags_s=now_s)
+
+
+def _groups(broker: BrokerId, told: Figures, now_s: float) -> dict[str, GroupFigures]:
+    at_s = now_s - told.get((GROUP_AGE, ""), 0.0)
+    found = {
+        label: GroupFigures(int(broker), int(number), at_s)
+        for (name, label), number in told.items()
+        if name == GROUP_MEMBERS and label != NO_SERIES
+    }
+    for (name, label), _ in told.items():
+        group, _, topic = label.rpartition(",")  # in no topic's name
+        if name == GROUP_OFFSET_SUM and group in found:
+            lag = told.get((GROUP_LAG_SUM, f"{group},{topic}"))
+            if lag is None:
+                found[group].partial = True
+            else:
+                found[group].lag = (found[group].lag or 0) + int(lag)
+    return found

@@ -15,7 +15,7 @@ SORTS = ("trouble", "broker", "leads", "records/s", "bytes/s", "lag", "disk")
 HELP = (
     "q       end",
     "s       sort brokers by the next of: " + ", ".join(SORTS),
-    "/ WORD  only brokers, partitions and events in which the word stands",
+    "/ WORD  only brokers, partitions, groups and events in which the word stands",
     "b ID    one broker: its partitions in trouble, and what was decided about it",
     "t NAME  one topic: all of its partitions, and what was decided about them",
     "space   pause: the screen stands still until space again",
@@ -129,7 +129,10 @@ def seen(snapshot: Snapshot, view: View) -> Snapshot:
                 line = EventLine(each.time_ms, each.controller_epoch, each.number, each.told)
                 told.setdefault((line.controller_epoch, line.time_ms, line.told), line)
         events = [told[key] for key in sorted(told, key=operator.itemgetter(0, 1))]
-    return msgspec.structs.replace(snapshot, brokers=in_order(brokers, view.sort), worst=worst, events=events)
+    looks_elsewhere = bool(view.topic) or view.broker is not None
+    groups = [each for each in snapshot.groups if not looks_elsewhere and _has(word, f"group {each.group}")]
+    brokers = in_order(brokers, view.sort)
+    return msgspec.structs.replace(snapshot, brokers=brokers, worst=worst, groups=groups, events=events)
 
 
 def _is_of(subject: str, topic: str) -> bool:

@@ -10,12 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from regency.cli.asking.rates import CatchUp, Rates, catch_up
-from regency.cli.top.figures import BrokerFigures
+from regency.cli.top.figures import BrokerFigures, GroupFigures
 from regency.cli.top.snapshot import (
     BrokerLine,
     ControllerLine,
     DecisionLine,
     EventLine,
+    GroupLine,
     PartitionCounts,
     Snapshot,
     TroubleLine,
@@ -123,6 +124,19 @@ class Reader:
             focus_in_per_s=_sum(each for each, _ in counted),
             focus_out_per_s=_sum(each for _, each in counted),
         )
+
+    def groups(self, told: Mapping[str, GroupFigures]) -> list[GroupLine]:
+        """Groups, the one that is most behind first, and how that goes on."""
+        lines = []
+        for group, each in told.items():
+            change = None
+            if each.lag is not None:
+                name = ("lag of group", group, each.coordinator, each.partial)
+                self._named.add(name)
+                change = self._rates.follow(name, each.lag, each.at_s)
+            going = catch_up(each.lag, change)
+            lines.append(GroupLine(group, each.coordinator, each.members, each.lag, each.partial, going))
+        return sorted(lines, key=lambda line: (-(line.lag or 0), line.group))
 
     def place(
         self, lines: Sequence[TroubleLine], ends: Mapping[tuple[BrokerId, TopicPartition], int], *, now_s: float

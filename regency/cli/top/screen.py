@@ -11,9 +11,17 @@ from rich.console import Group
 from rich.text import Text
 
 from regency.cli.asking.disks import FULL_USED, WARN_USED
-from regency.cli.asking.rates import span
+from regency.cli.asking.rates import CatchUp, span
 from regency.cli.top.keys import HELP
-from regency.cli.top.snapshot import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
+from regency.cli.top.snapshot import (
+    BrokerLine,
+    ControllerLine,
+    EventLine,
+    GroupLine,
+    PartitionCounts,
+    Snapshot,
+    TroubleLine,
+)
 from regency.model.words import human_bytes
 
 HEAD = "bold"
@@ -81,16 +89,20 @@ def render(snapshot: Snapshot, width: int, height: int | None = None, *, hint: s
     kept = [place for place, head in enumerate(_BROKERS) if table >= ALL_COLUMNS or head.text not in _WIDE]
     brokers = _table([_BROKERS[place] for place in kept], [_broker(each, kept) for each in snapshot.brokers], table)
     worst = _table(_WORST, [_Row(_trouble(each)) for each in snapshot.worst], table)
+    groups = _table(_GROUPS, [_Row(_group(each)) for each in snapshot.groups], table)
+    parts = ((brokers, "brokers"), (worst, "of those named"), (groups, "groups"))
     if beside:
-        for_brokers, for_worst = _shares([_lines_of(each) for each in (brokers, worst)], left)
-        tables = [*_first(brokers, for_brokers, "brokers", table), *_first(worst, for_worst, "of those named", table)]
+        shares = _shares([_lines_of(each) for each, _ in parts], left)
+        tables = [
+            line for (part, what), share in zip(parts, shares, strict=True) for line in _first(part, share, what, table)
+        ]
         events = _events(snapshot.events, width - table - 2)
         told = _newest(events, _lines_of(events) if left is None else left, width - table - 2)
         return Group(*_cut([*lines, *_side_by_side(tables, told, table, width)], height))
     events = _events(snapshot.events, width)
-    for_brokers, for_worst, for_events = _shares([_lines_of(each) for each in (brokers, worst, events)], left)
-    lines += _first(brokers, for_brokers, "brokers", width)
-    lines += _first(worst, for_worst, "of those named", width)
+    *shares, for_events = _shares([_lines_of(each) for each in (*(part for part, _ in parts), events)], left)
+    for (part, what), share in zip(parts, shares, strict=True):
+        lines += _first(part, share, what, width)
     lines += _newest(events, for_events, width)
     return Group(*_cut(lines, height))
 
@@ -215,6 +227,11 @@ _WORST = [
     *(_Cell("LAG"), _Cell("CATCHES UP")),
 ]
 
+_GROUPS = [
+    *(_Cell("GROUP"), _Cell("MEMBERS", right=True), _Cell("LAG", right=True)),
+    *(_Cell("CATCHES UP"), _Cell("COORDINATOR", right=True)),
+]
+
 
 def _counted(counts: PartitionCounts) -> list[_Cell]:
     return [
@@ -266,18 +283,37 @@ def _trouble(line: TroubleLine) -> list[_Cell]:
         _Cell(",".join(map(str, line.replicas)) or "-"),
         _Cell(",".join(map(str, line.isr)) or "-"),
         _Cell(",".join(map(_lag, line.lags)) or "-"),
-        *_catching_up(line),
+        _catching_up(line.catch_up),
     ]
 
 
-def _catching_up(line: TroubleLine) -> list[_Cell]:
+def _group(line: GroupLine) -> list[_Cell]:
+    behind = bool(line.lag or line.lag_partial)
+    return [
+        _Cell(line.group),
+        _number(line.members) if line.members else _Cell("none", WARN if behind else "", right=True),
+        _Cell(_lag(line.lag, partial=line.lag_partial), right=True),
+        _going(line.catch_up) if behind else _Cell("-"),
+        _Cell(str(line.coordinator), right=True),
+    ]
+
+
+def _going(found: CatchUp) -> _Cell:
+    """Of a group: a lag that stays as it is, is no trouble."""
+    if found.per_s is None:
+        return _Cell("?")
+    if found.per_s < 0:
+        return _Cell(f"grows by {_rate(-found.per_s)}/s", WARN)
+    return _Cell(f"in {span(found.in_s)}" if found.in_s else "now") if found.in_s is not None else _Cell("stays so")
+
+
+def _catching_up(found: CatchUp | None) -> _Cell:
     """Of the replica out of sync that takes longest."""
-    found = line.catch_up
     if found is None:
-        return [_Cell("-")]
+        return _Cell("-")
     if found.in_s is not None:
-        return [_Cell(f"in {span(found.in_s)}" if found.in_s else "now", WARN)]
-    return [_Cell("?") if found.per_s is None else _Cell("does not", BAD)]
+        return _Cell(f"in {span(found.in_s)}" if found.in_s else "now", WARN)
+    return _Cell("?") if found.per_s is None else _Cell("does not", BAD)
 
 
 def _events(events: Sequence[EventLine], width: int) -> list[_Block]:

@@ -86,6 +86,18 @@ class TroubleLine(msgspec.Struct, frozen=True, rename={"reassigning": "being_rea
     """Of the replica out of sync that takes longest."""
 
 
+class GroupLine(msgspec.Struct, frozen=True):
+    """A consumer group. `lag`: records it is behind in all that it has committed; None where no leader tells."""
+
+    group: str
+    coordinator: int
+    members: int
+    lag: int | None
+    lag_partial: bool
+    """Whether it may be more: not all leaders tell."""
+    catch_up: CatchUp
+
+
 class DecisionLine(msgspec.Struct, frozen=True):
     """What the controller decided, and why; `time_ms` since 1970. `told` is all of it in words, as history has them."""
 
@@ -128,6 +140,8 @@ class Snapshot(msgspec.Struct, frozen=True, rename=_NAMES):
     """Sums over the brokers that tell; None where none does."""
     lag: int | None = None
     worst: list[TroubleLine] = []
+    groups: list[GroupLine] = []
+    """The one that is most behind first."""
     decisions: list[DecisionLine] = []
     """Oldest first."""
     events: list[EventLine] = []

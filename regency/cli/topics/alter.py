@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -24,7 +23,7 @@ from regency.cli.context import (
 )
 from regency.cli.partitions.command import do_now, moving_now
 from regency.cli.partitions.plans import Wish
-from regency.cli.topics.making import parse_assignment
+from regency.cli.topics.making import parse_assignment, settings_option
 from regency.model.facts import MAX_PARTITIONS
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.dynamic import Operation
@@ -45,16 +44,7 @@ class AlteredTopic(msgspec.Struct, frozen=True):
 @click.argument("name", type=TOPIC_NAME)
 @click.option("--partitions", type=Count(1, MAX_PARTITIONS), help="Number of partitions it shall have.")
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each new partition, preferred leader first.")
-@click.option(
-    "--set",
-    "pairs",
-    cls=Renamed,
-    old=["--config"],
-    multiple=True,
-    metavar="KEY=VALUE",
-    shell_complete=partial(completed, "config_pairs"),
-    help="Set a setting of the topic; repeatable.",
-)
+@settings_option
 @click.option(
     "--unset",
     "deleted",
@@ -62,7 +52,7 @@ class AlteredTopic(msgspec.Struct, frozen=True):
     old=["--delete-config"],
     multiple=True,
     metavar="KEY",
-    shell_complete=partial(completed, "config_keys"),
+    shell_complete=completed("config_keys"),
     help="Return a setting to its default; repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Check only whether it would be allowed.")

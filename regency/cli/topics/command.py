@@ -7,7 +7,6 @@ the same moment, whichever controller rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 
 import click
 import msgspec
@@ -22,7 +21,6 @@ from regency.cli.context import (
     TOPIC_NAME,
     Count,
     cluster_options,
-    completed,
     conclude,
     current,
     parse_pairs,
@@ -33,11 +31,18 @@ from regency.cli.context import (
 from regency.cli.exits import CommandFailed, Exit
 from regency.cli.topics.alter import alter_topic, set_rf
 from regency.cli.topics.delete import delete_topics
-from regency.cli.topics.making import BROKERS_DEFAULT, WantedTopic, create_topic, parse_assignment, wait_for_leaders
+from regency.cli.topics.making import (
+    BROKERS_DEFAULT,
+    WantedTopic,
+    create_topic,
+    parse_assignment,
+    settings_option,
+    wait_for_leaders,
+)
 from regency.cli.topics.replicas import PartitionRow, ask_replicas, estimated, told_by_broker
+from regency.cli.topics.truncate import truncate_topic
 from regency.model.facts import MAX_PARTITIONS
 from regency.model.kafka_errors import ErrorCode
-from regency.runtime.daemon_options import Renamed
 
 _LEADERS_TIMEOUT_MS = 15_000
 
@@ -71,16 +76,7 @@ def topics() -> None:
 @click.argument("name", type=TOPIC_NAME)
 @click.option("--partitions", type=Count(1, MAX_PARTITIONS), help="Number of partitions.  [default: the broker's]")
 @click.option("--replication-factor", type=Count(1, 32767), help="Copies of each.  [default: the broker's]")
-@click.option(
-    "--set",
-    "pairs",
-    cls=Renamed,
-    old=["--config"],
-    multiple=True,
-    metavar="KEY=VALUE",
-    shell_complete=partial(completed, "config_pairs"),
-    help="A setting of the topic; repeatable.",
-)
+@settings_option
 @click.option("--assignment", metavar="1:2:3,2:3:1", help="Brokers of each partition, preferred leader first.")
 @click.option("--if-not-exists", is_flag=True, help="Done as well when the topic is there already.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until every partition has a leader.")
@@ -136,6 +132,7 @@ def create(
 topics.add_command(alter_topic)
 topics.add_command(delete_topics)
 topics.add_command(set_rf)
+topics.add_command(truncate_topic)
 
 
 @topics.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +12,7 @@ from regency.cli.asking.deletions import ongoing, progress
 from regency.cli.asking.missing import explained
 from regency.cli.asking.refusals import TopicMissing, refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, RULER_WITHIN_S, ClusterWire, cluster_wire
-from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, conclude, current, print_json, say
+from regency.cli.context import TOPIC_NAME, Seconds, cluster_options, conclude, confirm, current, print_json, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.ids import ZERO_TOPIC_ID
 from regency.model.kafka_errors import ErrorCode
@@ -60,7 +59,8 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
       regency topics delete flights hotels --yes -o json
     """
     wanted = list(dict.fromkeys(names))
-    _confirm(wanted, yes)
+    listed = ", ".join(wanted)
+    confirm(f"Deleting {listed}", f"Delete {listed}, with all records?", yes=yes)
     with cluster_wire(current().bootstrap_servers()) as wire:
         errors, late = _ask(wire, wanted)
         going = [name for name in wanted if name not in errors]
@@ -77,18 +77,6 @@ def delete_topics(names: tuple[str, ...], yes: bool, timeout: float, no_wait: bo
     if current().json:
         print_json(rows)
     return _status(rows, no_wait=no_wait)
-
-
-def _confirm(names: Sequence[str], yes: bool) -> None:
-    if yes:
-        return
-    listed = ", ".join(names)
-    if not sys.stdin.isatty():
-        raise CommandFailed(
-            f"Deleting {listed} cannot be undone.", hint="Say --yes if it is meant.", status=Exit.REFUSED
-        )
-    if not click.confirm(f"Delete {listed}, with all records?", err=True):
-        raise CommandFailed("Nothing was deleted.", status=Exit.REFUSED)
 
 
 def _ask(wire: ClusterWire, names: Sequence[str]) -> tuple[dict[str, CommandFailed], dict[str, CommandFailed]]:

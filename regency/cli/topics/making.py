@@ -13,11 +13,12 @@ from regency.cli.asking.config_requests import BROKER, Resource, describe
 from regency.cli.asking.deletions import refuse_if_going
 from regency.cli.asking.refusals import refusal
 from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, cluster_wire
-from regency.cli.context import INT32_MAX, say
+from regency.cli.context import INT32_MAX, completed, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.described import Source
 from regency.model.words import counted, listed
+from regency.runtime.daemon_options import Renamed
 
 BROKERS_DEFAULT = -1
 MOST_COPIES = 3
@@ -25,6 +26,17 @@ MOST_COPIES = 3
 _VERSION = 7
 """The first whose answer has the topic's id and its numbers."""
 _LOOK_EVERY_S = 0.1
+
+settings_option = click.option(
+    "--set",
+    "pairs",
+    cls=Renamed,
+    old=["--config"],
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=completed("config_pairs"),
+    help="A setting of the topic; repeatable.",
+)
 
 
 class WantedTopic(msgspec.Struct, frozen=True, kw_only=True):

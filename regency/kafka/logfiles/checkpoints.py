@@ -34,7 +34,7 @@ class CheckpointMalformed(RegencyError):
 def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
     """Put `content` at `path`: a reader finds the old or the new, never a part. `sync`: also after a power cut."""
     beside = path.with_name(path.name + TMP)
-    _write_new(disk, beside, content, sync=sync)
+    write_new(disk, beside, content, sync=sync)
     crash_point("log.replacement.before_rename")
     disk.rename(beside, path)
     crash_point("log.replacement.after_rename")
@@ -43,7 +43,8 @@ def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
         crash_point("log.replacement.after_sync")
 
 
-def _write_new(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
+def write_new(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
+    """Put `content` into a file of its own at `path`. Raises OSError."""
     fd = disk.open_empty(path, 0 if sync else len(content))
     try:
         crash_point("log.new_file.before_write")
@@ -137,7 +138,7 @@ class OffsetCheckpoint:
         ordered = sorted(offsets.items())
         content = format_entries(f"{partition.topic} {partition.partition} {offset}" for partition, offset in ordered)
         beside = self.path.with_name(f"{self.path.name}.{number}{TMP}")
-        _write_new(self._disk, beside, content, sync=True)
+        write_new(self._disk, beside, content, sync=True)
         with self._lock:  # nothing slow in here: the data loop may want it
             is_newest = number >= self._written
             if is_newest:

@@ -27,7 +27,7 @@ from regency.model.settings.keys import (
     Key,
 )
 from regency.model.settings.log_config import NEVER, LogConfig
-from regency.model.settings.values import INT_MAX, Number, Text, long
+from regency.model.settings.values import INT_MAX, Number, Real, Text, long
 
 _HOUR_MS = 3_600_000
 
@@ -306,6 +306,39 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = -1
     log_retention_check_interval_ms: Annotated[int, Key(long(1), "How often that is looked at.", "ms")] = 300_000
     log_cleanup_policy: Annotated[tuple[str, ...], Key(CLEANUP_POLICY, "What happens to old segments.")] = ("delete",)
+    log_cleaner_enable: Annotated[bool, Key(BOOLEAN, "Compact logs whose cleanup.policy has `compact`.")] = True
+    log_cleaner_dedupe_buffer_size: Annotated[
+        int,
+        Key(
+            long(1 << 20),
+            "Memory for the keys of one cleaning, 24 bytes each; where it is full, a log is cleaned in several goes.",
+            "bytes",
+        ),
+    ] = 128 << 20
+    log_cleaner_io_buffer_load_factor: Annotated[
+        float, Key(Real(0.1, 1), "How full that memory may be: fuller takes more keys and longer.")
+    ] = 0.9
+    log_cleaner_io_buffer_size: Annotated[int, Key(Number(1 << 16), "Bytes that are cleaned at a time.", "bytes")] = (
+        4 << 20
+    )
+    log_cleaner_io_max_bytes_per_second: Annotated[
+        int, Key(long(1), "Most that cleanings read and write.", "bytes/s")
+    ] = NEVER
+    log_cleaner_backoff_ms: Annotated[
+        int, Key(long(1), "How often it is looked for a log to clean while there is none.", "ms")
+    ] = 15_000
+    log_cleaner_min_cleanable_ratio: Annotated[
+        float, Key(Real(0, 1), "Share of a log not cleaned yet above which it is cleaned.")
+    ] = 0.5
+    log_cleaner_min_compaction_lag_ms: Annotated[
+        int, Key(long(), "Age of a record below which no cleaning looks at it.", "ms")
+    ] = 0
+    log_cleaner_max_compaction_lag_ms: Annotated[
+        int, Key(long(1), "Age of a record by which its log is cleaned whatever its share is.", "ms")
+    ] = NEVER
+    log_cleaner_delete_retention_ms: Annotated[
+        int, Key(long(), "How long a record without value stays after the cleaning that found it.", "ms")
+    ] = 86_400_000
     log_index_size_max_bytes: Annotated[int, Key(Number(4), "Largest index of a segment.", "bytes")] = 10 << 20
     log_index_interval_bytes: Annotated[int, Key(NATURAL, "Bytes of log between two entries of an index.", "bytes")] = (
         4_096
@@ -339,6 +372,44 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     producer_id_expiration_check_interval_ms: Annotated[int, Key(POSITIVE, "How often that is looked at.", "ms")] = (
         600_000
     )
+    group_min_session_timeout_ms: Annotated[
+        int, Key(NATURAL, "Shortest session timeout that a member of a consumer group may ask for.", "ms")
+    ] = 6_000
+    group_max_session_timeout_ms: Annotated[int, Key(NATURAL, "Longest such session timeout.", "ms")] = 1_800_000
+    group_initial_rebalance_delay_ms: Annotated[
+        int,
+        Key(NATURAL, "How long a group that was empty waits for more members before its first rebalance ends.", "ms"),
+    ] = 3_000
+    group_max_size: Annotated[int, Key(POSITIVE, "Members that a group may have.")] = INT_MAX
+    offset_metadata_max_bytes: Annotated[
+        int, Key(NATURAL, "Longest text that may be committed along with an offset.", "characters")
+    ] = 4_096
+    offsets_load_buffer_size: Annotated[
+        int, Key(POSITIVE, "Most that is read at once while the offsets of groups are loaded.", "bytes")
+    ] = 5 << 20
+    offsets_retention_minutes: Annotated[
+        int, Key(POSITIVE, "Age at which committed offsets that no member uses go.", "minutes")
+    ] = 10_080
+    offsets_retention_check_interval_ms: Annotated[int, Key(long(1), "How often that is looked at.", "ms")] = 600_000
+    offsets_topic_num_partitions: Annotated[
+        int, Key(POSITIVE, "Partitions of __consumer_offsets, when it is created. The same on every broker.")
+    ] = 50
+    offsets_topic_segment_bytes: Annotated[
+        int, Key(Number(14), "Size at which a new segment of __consumer_offsets is begun.", "bytes")
+    ] = 100 << 20
+    offsets_topic_replication_factor: Annotated[
+        int,
+        Key(
+            Number(1, 32767),
+            "Replicas of __consumer_offsets, when it is created: where fewer brokers live it is not, and groups wait.",
+        ),
+    ] = 3
+    offsets_topic_compression_codec: Annotated[
+        int, Key(Number(0, 1, "0: none, 1: gzip"), "How what groups write is compressed.")
+    ] = 0
+    offsets_commit_timeout_ms: Annotated[
+        int, Key(POSITIVE, "How long a commit waits for the replicas of its partition.", "ms")
+    ] = 5_000
     regency_http_port: Annotated[
         int, Key(HTTP_PORT, "Where the agent serves /metrics, /livez, /readyz and /debug/threads.")
     ] = 9_404
@@ -386,6 +457,14 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
             "bytes",
         ),
     ] = 256 << 20
+    regency_group_metrics_max: Annotated[
+        int,
+        Key(
+            NATURAL,
+            "Consumer groups and committed offsets together of which a coordinator has metrics; groups that do not fit "
+            "are left out and counted.",
+        ),
+    ] = 10_000
     regency_report_interval_ms: Annotated[
         int, Key(POSITIVE, "Shortest time between two reports to the controller.", "ms")
     ] = 1_000

@@ -11,7 +11,7 @@ import msgspec
 
 from regency.model.settings.broker import KEYS, BrokerSettings
 from regency.model.settings.dynamic import DYNAMIC_KEYS
-from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS, Key
+from regency.model.settings.keys import TEXT, TOPIC_KEY_OF, TOPIC_KEYS, Key
 from regency.model.settings.log_config import LogConfig
 from regency.model.settings.parse import describe_settings
 from regency.model.settings.values import SECRETS, Kind, format_value
@@ -26,6 +26,9 @@ class Source(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
 
+
+INTER_BROKER_PROTOCOL: Final = ("inter.broker.protocol.version", "3.9-IV0")
+"""What tools read to know what a cluster can do: as of Kafka's last release with ZooKeeper. Nothing else reads it."""
 
 _TYPES: Final = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 _PASSWORD: Final = 9
@@ -94,12 +97,16 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[D
 
 
 def describe_broker(broker: BrokerLayers) -> list[DescribedConfig]:
-    """Every key of server.properties that has an effect."""
+    """Every key of server.properties that has an effect, and which release of Kafka this is like."""
     described = []
     for name, key in KEYS.items():
         chain = _chain(key, broker)
         value = _effective(key, chain, broker)
         described.append(_described(name, key.kind, chain, value, read_only=name not in DYNAMIC_KEYS, doc=key.doc))
+    name, version = INTER_BROKER_PROTOCOL
+    default = Synonym(name, version, Source.DEFAULT_CONFIG)
+    doc = "Kafka's release whose protocol is spoken; it cannot be changed."
+    described.append(_described(name, TEXT, [default], version, read_only=True, doc=doc))
     return described
 
 

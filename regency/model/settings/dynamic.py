@@ -16,8 +16,8 @@ from regency.model.errors import RegencyError
 from regency.model.kafka_errors import ErrorCode
 from regency.model.settings.broker import KEYS
 from regency.model.settings.foreign import is_ignored, refusal
-from regency.model.settings.keys import CLEANUP_POLICY, TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
-from regency.model.settings.log_config import COMPACT, NEVER, NO_COMPACTION, LogConfig, applicable_log_config
+from regency.model.settings.keys import TOPIC_KEY_OF, TOPIC_KEYS, WITHOUT_EFFECT
+from regency.model.settings.log_config import NEVER, LogConfig, applicable_log_config
 from regency.model.settings.values import Kind, ListOf, Problems, ReplicaList, format_value, nearest
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -87,8 +87,7 @@ def alter_topic_config(
     """What a topic has of its own after the changes. `below` is what it has where it has nothing of its own.
 
     Not `incremental`: the changes, all of them SET, replace what there is. What another tool has left there and no
-    change names is kept as it is, and may be named again, so also a cleanup.policy that is otherwise refused. Raises
-    ConfigRefused.
+    change names is kept as it is. Raises ConfigRefused.
     """
     rules = _Rules(
         {key: kind for key, (kind, _) in TOPIC_KEYS.items()},
@@ -143,10 +142,6 @@ def without_effect(config: Mapping[str, str]) -> list[str]:
     for key, (harmless, instead) in WITHOUT_EFFECT.items():
         if key in config and config[key].strip() != format_value(harmless):
             said.append(f"{key}: {instead}")
-    policy = [element.strip() for element in config.get("cleanup.policy", "").split(",")]
-    if COMPACT in policy:
-        instead = "retention removes records" if "delete" in policy else "records are kept for ever"
-        said.append(f"cleanup.policy={','.join(policy)}: {NO_COMPACTION}; {instead} meanwhile")
     return said
 
 
@@ -164,10 +159,7 @@ def _alter(
         if change.operation is Operation.DELETE:
             altered.pop(key, None)
         else:
-            value = _value(change, altered.get(key, rules.defaults.get(key, "")), rules.kinds[key])
-            if rules.kinds[key] == CLEANUP_POLICY and COMPACT in value and value != current.get(key):
-                raise ConfigRefused(ErrorCode.INVALID_CONFIG, f"{key}={value}: {NO_COMPACTION}.")
-            altered[key] = value
+            altered[key] = _value(change, altered.get(key, rules.defaults.get(key, "")), rules.kinds[key])
     return altered
 
 

@@ -12,6 +12,7 @@ _NO_ENCRYPTION = "TLS is not supported yet: only PLAINTEXT listeners are"
 _NO_AUTHENTICATION = "SASL authentication is not supported yet"
 _NO_KRAFT = "this cluster keeps its metadata in ZooKeeper; take the key out, and name the broker by broker.id"
 _REMOVED = "Kafka removed this key in 3.0; use listeners and advertised.listeners"
+_NO_CONSUMER_PROTOCOL = "only the classic protocol of groups is offered, as in Kafka with ZooKeeper"
 _NO_POLICY = "policies in Java classes are not supported, and requests would pass unchecked"
 
 
@@ -35,6 +36,11 @@ _REFUSED: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "delegation.token.secret.key": (_is_set, _NO_AUTHENTICATION),
     "create.topic.policy.class.name": (_is_set, _NO_POLICY),
     "alter.config.policy.class.name": (_is_set, _NO_POLICY),
+    "offsets.commit.required.acks": (
+        _is_not("-1"),
+        "only -1 is offered: with less, commits that were confirmed are lost",
+    ),
+    "group.coordinator.rebalance.protocols": (_is_not("classic"), _NO_CONSUMER_PROTOCOL),
     "zookeeper.ssl.client.enable": (_is_true, "TLS to ZooKeeper is not supported yet"),
     "zookeeper.metadata.migration.enable": (_is_true, _NO_KRAFT),
     "remote.log.storage.system.enable": (_is_true, "tiered storage is not supported"),
@@ -81,6 +87,7 @@ _IGNORED: Final = frozenset(
         "num.replica.alter.log.dirs.threads",
         "log.dir.failure.timeout.ms",
         "log.deletion.max.segments.per.run",
+        "log.cleaner.threads",
         "log.message.timestamp.difference.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.after.max.ms",
@@ -110,16 +117,15 @@ _IGNORED_PREFIXES: Final = (
     "zookeeper.ssl.",
     "delegation.token.",
     "password.encoder.",
-    "log.cleaner.",
     "log.local.",
     "remote.log.",
     "remote.fetch.",
     "remote.list.",
     "transaction.",
     "transactional.id.",
-    "offsets.",
-    "offset.metadata.",
-    "group.",
+    "group.consumer.",
+    "group.coordinator.",
+    "group.share.",
     "share.",
     "quota.",
     "controller.quota.",

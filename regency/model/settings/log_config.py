@@ -11,9 +11,10 @@ from regency.model.settings.values import Problems, SettingsInvalid, nearest
 
 UNLIMITED = -1
 NEVER = 2**63 - 1
+DELETE = "delete"
+"""A cleanup.policy under which old records go, and clients may delete records."""
 COMPACT = "compact"
-"""A cleanup.policy only another tool can have stored: records are kept for ever, with `delete` as retention says."""
-NO_COMPACTION = "compaction is not offered yet; use delete, with retention.ms=-1 to keep records for ever"
+"""The cleanup.policy under which the last record of every key is kept."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = 1_048_588
     cleanup_policy: tuple[str, ...] = ("delete",)
+    delete_retention_ms: int = 24 * 3_600_000
+    """How long a deletion mark (a record without value) is kept from the cleaning on that finds it."""
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     message_timestamp_type: str = "CreateTime"
@@ -45,13 +51,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 def topic_log_config(base: LogConfig, overrides: Mapping[str, str], *, source: str = "topic settings") -> LogConfig:
     """`base` with the topic-level keys of `overrides` (such as `retention.ms`) in place of its own values.
 
-    For settings that a client asks for: keys of Kafka that concern what is not done here (compaction,
-    down-conversion) are checked and have no effect, and SettingsInvalid with all problems is raised where there is one,
-    as cleanup.policy=compact is. `source` names what the keys were read from.
+    For settings that a client asks for: keys of Kafka that concern what is not done here (down-conversion) are checked
+    and have no effect, and SettingsInvalid with all problems is raised where there is one. `source` names what the keys
+    were read from.
     """
     config, problems = applicable_log_config(base, overrides)
-    if "cleanup.policy" in overrides and COMPACT in config.cleanup_policy:
-        problems = (*problems, f"cleanup.policy={overrides['cleanup.policy']}: {NO_COMPACTION}")
     if problems:
         raise SettingsInvalid(source, problems)
     return config

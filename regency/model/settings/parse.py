@@ -13,7 +13,7 @@ from regency.model.settings.broker import KEYS, BrokerSettings
 from regency.model.settings.foreign import is_ignored, refusal
 from regency.model.settings.keys import TOPIC_KEY_OF, WITHOUT_EFFECT, Key
 from regency.model.settings.listeners import read_listeners
-from regency.model.settings.log_config import COMPACT, NEVER, NO_COMPACTION
+from regency.model.settings.log_config import NEVER
 from regency.model.settings.values import Problems, SettingsInvalid, format_value, nearest
 
 _HOUR_MS: Final = 3_600_000
@@ -24,8 +24,16 @@ _WITHOUT_END: Final = (
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.max.compaction.lag.ms",
 )
 """Keys whose default is the greatest number there is, and is shown as that."""
+_NOT_ABOVE: Final = (
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+)
+"""Keys of which the first may not be greater than the second."""
 _SHORTEST_WATCHDOG_MS: Final = 5_000
 _NO_ORIGINS: Final[Mapping[str, str]] = {}
 
@@ -135,23 +143,16 @@ def _finer(key: str, value: object) -> object:
 
 def _check_together(settings: BrokerSettings, values: Mapping[str, object], problems: Problems) -> None:
     """Rules over several keys. They are reported at a key that stands in the file."""
-    wait = settings.replica_fetch_wait_max_ms
-    for other, limit in (
-        ("replica.lag.time.max.ms", settings.replica_lag_time_max_ms),
-        ("replica.socket.timeout.ms", settings.replica_socket_timeout_ms),
-    ):
-        if wait > limit:
-            key = "replica.fetch.wait.max.ms"
-            told_at = key if key in values else other
-            problems.add(told_at, f"expected {key} ({wait}) to be at most {other} ({limit})")
+    for key, other in _NOT_ABOVE:
+        value, limit = (getattr(settings, name.replace(".", "_")) for name in (key, other))
+        if value > limit:
+            problems.add(key if key in values else other, f"expected {key} ({value}) to be at most {other} ({limit})")
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if values.get(name) == 0:
             problems.add(name, "expected 1 or more, or -1 for ever: nothing could be kept for no time")
     if 0 < settings.regency_loop_watchdog_ms < _SHORTEST_WATCHDOG_MS:
         why = f"expected 0, or {_SHORTEST_WATCHDOG_MS} or more: work of some seconds is not a loop that hangs"
         problems.add("regency.loop.watchdog.ms", why)
-    if COMPACT in settings.log_cleanup_policy:
-        problems.add("log.cleanup.policy", NO_COMPACTION)
     if settings.regency_http_port == settings.regency_controller_http_port > 0:
         key = "regency.controller.http.port" if "regency.controller.http.port" in values else "regency.http.port"
         problems.add(key, "agent and controller need ports of their own, and both have this one")

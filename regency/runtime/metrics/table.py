@@ -37,6 +37,9 @@ def _named(table: ModuleType) -> tuple[MetricName, ...]:
     return tuple(value for value in vars(table).values() if isinstance(value, MetricName))
 
 
-AGENT_METRICS: Final = (*_named(table_agent), *(name for _, name in table_agent.TRAFFIC + table_agent.REQUEST_TIMES))
+AGENT_METRICS: Final = (
+    *_named(table_agent),
+    *(name for _, name in table_agent.TRAFFIC + table_agent.REQUEST_TIMES + table_agent.GROUPS_BY_STATE),
+)
 CONTROLLER_METRICS: Final = (*_named(table_controller), *table_controller.STATE_TIMERS.values())
 ALL_METRICS: Final = (*AGENT_METRICS, *COMMON_METRICS, *CONTROLLER_METRICS)

@@ -65,6 +65,31 @@ FLUSHES = MetricName(
 )
 
 
+def _cleaner(name: str, explained: str) -> MetricName:
+    return MetricName("kafka.log", "LogCleaner", name, _GAUGE, explained)
+
+
+CLEANER_MAP = _cleaner("max-buffer-utilization-percent", "How full the map of keys was in the last cleaning.")
+CLEANER_RECOPY = _cleaner("cleaner-recopy-percent", "Share of its log that the last cleaning wrote again.")
+CLEANER_TIME = _cleaner("max-clean-time-secs", "How long the last cleaning took.")
+CLEANER_DELAY = _cleaner("max-compaction-delay-secs", "By how long a log is past max.compaction.lag.ms.")
+CLEANER_DEAD = _cleaner("DeadThreadCount", "1 while the process that compacts logs died at the last one, else 0.")
+
+
+def _cleaner_manager(name: str, explained: str, labels: tuple[str, ...] = ()) -> MetricName:
+    return MetricName("kafka.log", "LogCleanerManager", name, _GAUGE, explained, labels)
+
+
+CLEANER_DIRTY = _cleaner_manager("max-dirty-percent", "Largest share of a log that is not compacted and could be.")
+CLEANER_LOOKED = _cleaner_manager("time-since-last-run-ms", "Time since it was last looked for a log to compact.")
+UNCLEANABLE = _cleaner_manager(
+    "uncleanable-partitions-count",
+    "Logs that are not compacted any more until the broker is started again: its log says why.",
+    ("logDirectory",),
+)
+UNCLEANABLE_BYTES = _cleaner_manager("uncleanable-bytes", "What could be compacted in these.", ("logDirectory",))
+
+
 def _traffic(name: str, explained: str, labels: tuple[str, ...] = ()) -> MetricName:
     return MetricName("kafka.server", "BrokerTopicMetrics", name, _COUNTER, explained, labels)
 
@@ -185,6 +210,46 @@ DISK_WRITE = MetricName(
 )
 
 
+def _groups(name: str, explained: str) -> MetricName:
+    return MetricName("kafka.coordinator.group", "GroupMetadataManager", name, _GAUGE, explained)
+
+
+GROUPS = _groups("NumGroups", "Groups whose coordinator this broker is.")
+GROUP_OFFSETS = _groups("NumOffsets", "Offsets that these groups have committed, by partition.")
+GROUPS_BY_STATE: tuple[tuple[str, MetricName], ...] = (
+    ("PreparingRebalance", _groups("NumGroupsPreparingRebalance", "Of them, those that wait for members to join.")),
+    ("CompletingRebalance", _groups("NumGroupsCompletingRebalance", "Those that wait for their leader's assignment.")),
+    ("Stable", _groups("NumGroupsStable", "Those whose members have their assignments.")),
+    ("Dead", _groups("NumGroupsDead", "Those that are gone and not forgotten; here there are none.")),
+    ("Empty", _groups("NumGroupsEmpty", "Those without members.")),
+)
+
+
+def _coordinator(name: str, explained: str) -> MetricName:
+    return MetricName("kafka.server", "group-coordinator-metrics", name, _GAUGE, explained)
+
+
+GROUP_LOAD_MAX = _coordinator(
+    "partition-load-time-max", "Milliseconds that loading a partition of groups took at most, since the start."
+)
+GROUP_LOAD_AVG = _coordinator("partition-load-time-avg", "And on average.")
+GROUP_COMMITS = _coordinator("offset-commit-count", "Offsets committed, since the start.")
+GROUP_EXPIRATIONS = _coordinator("offset-expiration-count", "Offsets gone by age, since the start.")
+GROUP_DELETIONS = _coordinator("offset-deletion-count", "Offsets deleted by clients, since the start.")
+GROUP_REBALANCES = _coordinator(
+    "group-completed-rebalance-count", "Assignments that leaders of groups have brought, since the start."
+)
+GROUPS_LOADING = own(
+    "regency_group_partitions_loading", _GAUGE, "Partitions of groups that this broker leads and has not loaded yet."
+)
+GROUP_LOAD_FAILURES = own(
+    "regency_group_load_failures",
+    _COUNTER,
+    "Attempts to load a partition of groups that failed; it is tried again, and its groups wait.",
+)
+GROUP_RECORDS_LEFT_OUT = own(
+    "regency_group_records_left_out", _COUNTER, "Records of groups that could not be used when they were loaded."
+)
 DIRECTORY_TOTAL = own(
     "regency_log_directory_size_bytes", _GAUGE, "Size of the volume of a log directory that works.", ("directory",)
 )
@@ -194,6 +259,9 @@ DIRECTORY_USABLE = own(
     "Bytes this process can still write to that volume, as measured for the scrape before.",
     ("directory",),
 )
+CLEANINGS = own("regency_log_cleanings", _COUNTER, "Times a log was compacted.")
+CLEANED_READ = own("regency_log_cleaning_read_bytes", _COUNTER, "Bytes of record batches that cleanings have read.")
+CLEANED_WRITTEN = own("regency_log_cleaning_written_bytes", _COUNTER, "Bytes that they have written.")
 CONTROLLER_EPOCH = own("regency_controller_epoch_seen", _GAUGE, "Newest controller epoch that this agent has seen.")
 BROKER_EPOCH = own("regency_broker_epoch", _GAUGE, "Epoch of this broker's registration; -1 before the first.")
 LOOP_LAG = own(
@@ -245,6 +313,43 @@ FOLLOWER_LAG_UNKNOWN = own(
     _GAUGE,
     "Partitions led here of which the broker's replica has not fetched since: its lag is not known.",
     ("broker_id",),
+)
+
+
+def _group(name: str, explained: str, labels: tuple[str, ...] = ()) -> MetricName:
+    """As kafka_exporter names what it tells of groups; here the broker tells it that coordinates the group."""
+    return MetricName("", "", f"kafka_consumergroup_{name}", _GAUGE, explained, ("consumergroup", *labels))
+
+
+GROUP_MEMBERS = _group("members", "Members of a group coordinated here.")
+GROUP_OFFSET = _group("current_offset", "Offset that the group has committed.", _PARTITION)
+GROUP_LAG = _group("lag", "Records from there to the high watermark; no series while no leader tells that.", _PARTITION)
+GROUP_OFFSET_SUM = _group("current_offset_sum", "Sum of the group's offsets in a topic.", ("topic",))
+GROUP_LAG_SUM = _group(
+    "lag_sum",
+    "Records that the group is behind in a topic; no series while that is not known of all of it.",
+    ("topic",),
+)
+GROUP_LAG_UNKNOWN = own(
+    "regency_consumergroup_lag_unknown_partitions", _GAUGE, "Committed offsets here of which the lag is not known."
+)
+GROUP_LEFT_OUT = own(
+    "regency_consumergroup_left_out_offsets",
+    _GAUGE,
+    "Committed offsets here without series, for there are more than regency.group.metrics.max.",
+)
+GROUP_AGE = own(
+    "regency_consumergroup_age_seconds", _GAUGE, "How long ago offsets and ends of logs were looked at, for these."
+)
+GROUP_METRICS = (
+    GROUP_MEMBERS,
+    GROUP_OFFSET,
+    GROUP_LAG,
+    GROUP_OFFSET_SUM,
+    GROUP_LAG_SUM,
+    GROUP_LAG_UNKNOWN,
+    GROUP_LEFT_OUT,
+    GROUP_AGE,
 )
 SCRAPE_WAIT = own(
     "regency_scrape_loop_seconds", _GAUGE, "Time that reading the partitions took for this scrape, on the data loop."

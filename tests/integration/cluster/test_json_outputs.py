@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 ON_SPARK = {each for each in OUTPUTS if each.startswith("pipeline ")}
 """Run, and held against their schemas, in tests/spark."""
 SCRIPT = """
-up --detach --brokers 3 --log-dirs 2
+up --detach --brokers 3 --log-dirs 2 --set offsets.topic.replication.factor=2
 cluster health --wait
 status
 topics create t --partitions 2 --replication-factor 2
@@ -28,6 +28,11 @@ topics alter t --partitions 3
 topics list
 produce t
 consume t --from-beginning --until-end
+groups reset-offsets g --topic t --to-earliest --create --execute
+groups list
+groups describe
+groups offsets g
+groups delete g --yes
 load u --seconds 1 --rate 50 --history h.jsonl
 judge h.jsonl
 topics describe
@@ -62,6 +67,7 @@ lab start 1
 lab restart 1
 logs -n 20
 cluster health --wait
+topics truncate t --to-end --yes
 topics delete u --yes
 brokers drain 3
 brokers shutdown 3

@@ -43,7 +43,7 @@ DEAD = 2
 
 LOOKS = re.compile(
     r"regency (top|cluster health|doctor|history|explain|verify|"
-    r"(brokers|partitions) list|controller status|topics describe|configs get|log dirs)\b"
+    r"(brokers|partitions|groups) list|groups describe|controller status|topics describe|configs get|log dirs)\b"
 )
 """Commands that change nothing: one that several sections have is run once in each state."""
 

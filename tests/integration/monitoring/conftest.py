@@ -102,7 +102,9 @@ class Load:
         producer = Producer({**quiet, "acks": "all", "linger.ms": 20, "message.timeout.ms": 3000})
         consumer = Consumer({**quiet, "group.id": "load", "enable.auto.commit": False, "auto.offset.reset": "latest"})
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(6)])
+        rounds = 0
         while not self._stopped.is_set():
+            rounds += 1
             for number in range(20):
                 with contextlib.suppress(BufferError):
                     producer.produce(TOPIC, key=b"%d" % (number % 16), value=b"x" * 200)
@@ -111,6 +113,8 @@ class Load:
             consumer.consume(1000, timeout=0.05)
             with contextlib.suppress(KafkaException):  # not while the partition is without a leader
                 consumer.seek(TopicPartition(TOPIC, 0, BEYOND))
+            with contextlib.suppress(KafkaException):
+                consumer.commit(offsets=[TopicPartition(TOPIC, 1, rounds)])  # its group is behind, and goes on
         with contextlib.suppress(Exception):  # what could not be delivered is no concern of a load
             producer.flush(1)
         consumer.close()

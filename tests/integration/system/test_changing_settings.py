@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
@@ -89,31 +89,6 @@ def test_what_cannot_be_changed_is_refused_with_its_reason(cluster: Cluster, cre
     assert "UNKNOWN_TOPIC_OR_PART: There is no topic 'ghost'." in confluent.refused(
         ResourceType.TOPIC, "ghost", ("retention.ms", SET, "1")
     )
-
-
-def test_compaction_and_the_deletion_of_records_are_refused_with_the_reason(
-    cluster: Cluster, create_topic: Callable[..., None]
-) -> None:
-    create_topic(cluster, partitions=1, replication=3)
-    confluent = Confluent(cluster.bootstrap_servers)
-    why = "compaction is not offered yet; use delete, with retention.ms=-1 to keep records for ever"
-
-    assert f"INVALID_CONFIG: cleanup.policy=delete,compact: {why}" in confluent.refused(
-        ResourceType.TOPIC, "t", ("cleanup.policy", APPEND, "compact")
-    )
-    assert f"INVALID_CONFIG: log.cleanup.policy=compact: {why}" in confluent.refused(
-        ResourceType.BROKER, "1", ("log.cleanup.policy", SET, "compact")
-    )
-    with pytest.raises(KafkaException) as error:
-        create_topic(cluster, "compacted", partitions=1, replication=1, **{"cleanup.policy": "compact,delete"})
-    assert error.value.args[0].name() == "INVALID_CONFIG"
-    assert f"cleanup.policy=compact,delete: {why}" in error.value.args[0].str()
-    assert "compacted" not in confluent.client.list_topics(timeout=10).topics
-
-    wanted = TopicPartition("t", 0, 1)
-    with pytest.raises(KafkaException) as error:
-        confluent.client.delete_records([wanted], request_timeout=20)[wanted].result(timeout=30)
-    assert error.value.args[0].name() == "_UNSUPPORTED_FEATURE"
 
 
 def test_kafka_python_changes_and_describes(cluster: Cluster, create_topic: Callable[..., None]) -> None:

@@ -19,7 +19,17 @@ MAX_OPEN_FILES: Final = 4096
 VOLUME_BYTES: Final = 1 << 40
 
 TAKES_A_DESCRIPTOR: Final = frozenset(
-    ("open", "open_directory", "open_empty", "lock", "read_file", "sync_path", "names_in", "remove_tree")
+    (
+        "open",
+        "open_existing",
+        "open_directory",
+        "open_empty",
+        "lock",
+        "read_file",
+        "sync_path",
+        "names_in",
+        "remove_tree",
+    )
 )
 
 OnOperation = Callable[[str, str], None]
@@ -240,6 +250,10 @@ class MountedDisk:
     def open(self, path: Path) -> int:
         where = self._name("open", path)
         return self._descriptor((self._opened(where), where))
+
+    def open_existing(self, path: Path) -> int:
+        where = self._name("open_existing", path)
+        return self._descriptor((self._tree.file(where), where))
 
     def open_directory(self, path: Path) -> int:
         where = self._name("open_directory", path)

@@ -13,12 +13,12 @@ from uuid import UUID
 from crc32c import crc32c
 
 from regency.broker_agent.log.directories.log_manager import LogManager
-from regency.broker_agent.log.errors import LogBusy, LogStorageError
+from regency.broker_agent.log.errors import CutNotPrepared, LogBusy, LogStorageError
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.process.data_loop import PatientWorker
 from regency.kafka.record_batch import iter_batches
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from regency.model.settings.log_config import LogConfig
+from regency.model.settings.log_config import COMPACT, LogConfig
 from simulation.disk import SimDisk
 from simulation.kernel.scheduler import Process, ProcessDied, Scheduler
 
@@ -27,6 +27,7 @@ T = TypeVar("T")
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=120)
 ROOT = Path("/data/logs")
+_MOST_JOBS = 100
 TIMESTAMP = 1_700_000_000_000
 
 
@@ -112,6 +113,8 @@ class Content(NamedTuple):
 class Machine:
     """A broker's machine, a log on it, and what that log may look like after the next crash."""
 
+    config = CONFIG
+
     def __init__(self, seed: int) -> None:
         self.scheduler = Scheduler(seed)
         self.device = SimDisk(self.scheduler)
@@ -134,7 +137,7 @@ class Machine:
         self.failures: list[str] = []
         self.manager = LogManager.open(
             [ROOT],
-            CONFIG,
+            self.config,
             broker_id=BrokerId(1),
             cluster_id="c",
             clock=self.process.clock,
@@ -157,7 +160,7 @@ class Machine:
         new: list[Batch] = []
         base = self.content.end
         for _ in range(batches):
-            new.append(make_batch(records, base, self.epoch, producer, next(self.sequences), body))
+            new.append(self.make_batch(records, base, producer, body))
             base += records
         self._may_be(self.content.plus(*new))
         self.log.append_as_follower(b"".join(batch.data for batch in new))
@@ -165,6 +168,10 @@ class Machine:
             self.possible = [self.content, self.possible[-1]]
         self.begun_anew = None
         self._is()
+
+    def make_batch(self, records: int, base: int, producer: int, body: int) -> Batch:
+        """The next one."""
+        return make_batch(records, base, self.epoch, producer, next(self.sequences), body)
 
     def new_epoch(self) -> None:
         self.epoch += 1
@@ -177,9 +184,10 @@ class Machine:
         self._may_be(Content(offset, offset, ()) if begins_anew else self.content.cut(offset))
         self.lasting = 0 if begins_anew else min(self.lasting, self.possible[-1].end)
         self.epoch += 1
-        if not self.log.prepare_cut(Offset(offset)):
-            self.settle()
-            self.work_off()
+        for _ in range(2):  # once more where what the worker did before has compacted the log
+            if not self.log.prepare_cut(Offset(offset)):
+                self.settle()
+                self.work_off()
         self.log.truncate_to(Offset(offset))
         self._is()
 
@@ -213,14 +221,14 @@ class Machine:
         self._lasts()
 
     def work(self, jobs: int) -> None:
-        """Let the worker pool do some of its work."""
-        for _ in range(min(jobs, len(self.worker.jobs))):
-            self.worker.jobs.pop(0)()
+        """Let the worker pool do some of its work, and of what comes of that."""
+        for _ in range(jobs):
+            if self.worker.jobs:
+                self.worker.jobs.pop(0)()
 
     def work_off(self) -> None:
-        """Let the worker pool do all there is to do."""
-        while self.worker.jobs:
-            self.work(1)
+        """Let the worker pool do all there is to do, but not for ever what is repeated for want of descriptors."""
+        self.work(_MOST_JOBS)
 
     def recreate(self) -> None:
         """Delete the log, and make another under its name."""
@@ -292,7 +300,7 @@ class Machine:
     def starve(self, *, after: int, during: Callable[[], object], repeats: bool) -> None:
         """The process has no descriptors left in the middle of something, and again later; the log goes on."""
         self.device.starve(after)
-        with suppress(LogBusy):
+        with suppress(LogBusy, CutNotPrepared):
             during()
             repeats = False
         self.work(9)
@@ -348,7 +356,7 @@ class Machine:
             self.lasting = max(self.lasting, self.log.recovery_point)
 
     def _create(self) -> PartitionLog:
-        return self.manager.create(TP, TopicId(UUID(int=7)), CONFIG, is_new=True)
+        return self.manager.create(TP, TopicId(UUID(int=7)), self.config, is_new=True)
 
     def _may_be(self, content: Content) -> None:
         self.possible.append(content)
@@ -365,6 +373,8 @@ def read_all(log: PartitionLog) -> Iterator[Batch]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1, max_offset=log.log_end_offset, min_one_batch=True).records
+        if not records and COMPACT in log.config.cleanup_policy:
+            return  # it ends in a hole
         assert records, f"nothing is at {offset}, and the log ends at {log.log_end_offset}"
         for at, header in iter_batches(records):
             data = bytes(records[at : at + header.size])

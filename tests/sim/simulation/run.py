@@ -255,7 +255,16 @@ class _Run:
     def _new_injector(self) -> Injector:
         facts = self.judges.facts
         clients, lost = self.workload, facts.lost_states.add
-        told = Told(facts.lossy_crash, clients.kill_client, clients.seek, clients.recreating, facts.removed.add, lost)
+        told = Told(
+            facts.lossy_crash,
+            clients.kill_client,
+            clients.seek,
+            clients.look_again,
+            clients.recreating,
+            facts.removed.add,
+            lost,
+            facts.compacted.add,
+        )
         liked = favourites(_names(), self._seed)
         return Injector(self.world, self.points, _names(), liked, told, self.fault_counts)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from regency.judge.operations import Drained, FinalRead, Operation
+from regency.judge.operations import Compacted, Drained, FinalRead, Operation
 from regency.judge.table import Allowance, Configuration
 from regency.model.ids import BrokerId, TopicPartition
 from simulation.clients.consumer import Consumer
@@ -88,6 +88,11 @@ class Workload:
         for _, consumer in self._consumers:
             consumer.seek(partition, offset)
 
+    def look_again(self) -> None:
+        """All producers ask who leads."""
+        for _, _, producer in self._producers:
+            producer.look_again()
+
     def recreating(self, topic: str) -> None:
         """A topic is about to be deleted and made anew."""
         self._recreations.begin(topic)
@@ -146,7 +151,9 @@ class Workload:
 
     def history(self) -> list[Operation]:
         """What clients did and saw. To be called after `end`."""
-        return [*self._history.operations, *self.reads, *self._facts.log_starts, *self._recreations.operations()]
+        compacted = [Compacted(*name) for name in sorted(self._facts.compacted)]
+        facts: list[Operation] = [*self._facts.log_starts, *compacted]
+        return [*self._history.operations, *self.reads, *facts, *self._recreations.operations()]
 
     def allowed(self) -> dict[TopicPartition, Allowance]:
         modes = [MODES[name] for name in self._world.shape.producers]

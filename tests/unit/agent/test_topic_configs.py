@@ -329,23 +329,18 @@ def test_what_another_tool_asked_for_and_is_not_done_is_told_once(following: Fol
         caplog.clear()
         return said
 
-    following.put("flights", cleanup_policy="compact", delete_retention_ms="1")
+    following.put("flights", preallocate="true", local_retention_ms="1")
     following.configs.load(["flights"])
-    compaction = (
-        "topic flights has settings that are not acted on: cleanup.policy=compact: compaction is not offered yet; use "
-        "delete, with retention.ms=-1 to keep records for ever; records are kept for ever meanwhile"
-    )
     assert told() == [
-        "topic flights has settings that are not acted on: without effect here: delete.retention.ms",
-        compaction,
+        "topic flights has settings that are not acted on: without effect here: local.retention.ms",
+        "topic flights has settings that are not acted on: preallocate: files grow as records are written",
     ]
-    assert following.configs.of("flights").cleanup_policy == ("compact",)
-    following.put("flights", cleanup_policy="compact", delete_retention_ms="1", retention_ms="9")
+    following.put("flights", preallocate="true", local_retention_ms="1", retention_ms="9")
     following.notify("topics/flights")
     assert told() == []
-    following.put("flights", cleanup_policy="compact,delete")
+    following.put("flights", preallocate="true")
     following.notify("topics/flights")
-    assert [line.rpartition("; ")[2] for line in told()] == ["retention removes records meanwhile"]
+    assert [line.rpartition("; ")[0] for line in told()] == [""]
     following.put("flights", cleanup_policy="delete", compression_type="producer", preallocate="false")
     following.notify("topics/flights")
     assert told() == []

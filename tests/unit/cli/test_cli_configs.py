@@ -95,11 +95,11 @@ def test_keys_are_set_added_to_and_taken_from(run: Run, fake: Cluster) -> None:
 
 def test_what_has_no_effect_is_said(run: Run, fake: Cluster) -> None:
     result = run(
-        *AT, "configs", "set", "topic", "t", "compression.type=lz4", "delete.retention.ms=5", "preallocate=false"
+        *AT, "configs", "set", "topic", "t", "compression.type=lz4", "local.retention.ms=5", "preallocate=false"
     )
 
     assert result.exit_code == 0
-    assert "Note: without effect here: delete.retention.ms." in result.stderr
+    assert "Note: without effect here: local.retention.ms." in result.stderr
     assert "Note: compression.type: batches stay as the producer compressed them." in result.stderr
     assert "preallocate" not in result.stderr
 

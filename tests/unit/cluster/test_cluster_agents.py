@@ -17,10 +17,11 @@ from regency.runtime.http.probes import serving_host
 BROKER = BrokerPorts(BrokerId(2), dict(zip(PORTS, range(20_001, 20_006), strict=True)))
 
 
-def properties(directory: Path, log_dirs: int = 1, **settings: str) -> dict[str, str]:
+def properties(directory: Path, log_dirs: int = 1, brokers: int = 3, **settings: str) -> dict[str, str]:
     return agent_properties(
         BROKER,
         directory,
+        brokers=brokers,
         zookeeper_connect="127.0.0.1:20000/lab",
         session_timeout_ms=3000,
         log_dirs=log_dirs,
@@ -44,6 +45,11 @@ def test_settings_of_an_agent_are_valid_and_name_its_ports_and_directories(tmp_p
     assert settings.warnings == ()
 
 
+@pytest.mark.parametrize(("brokers", "factor"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
+def test_groups_work_however_few_brokers_there_are(tmp_path: Path, brokers: int, factor: str) -> None:
+    assert properties(tmp_path, brokers=brokers)["offsets.topic.replication.factor"] == factor
+
+
 def test_settings_of_the_user_come_last(tmp_path: Path) -> None:
     assert properties(tmp_path, zookeeper_session_timeout_ms="9000")["zookeeper.session.timeout.ms"] == "9000"
 
@@ -53,6 +59,7 @@ def test_keys_that_the_cluster_decides_cannot_be_set(tmp_path: Path) -> None:
         agent_properties(
             BROKER,
             tmp_path,
+            brokers=3,
             zookeeper_connect="127.0.0.1:20000/lab",
             session_timeout_ms=3000,
             log_dirs=1,

@@ -67,7 +67,7 @@ def test_what_prints_json_has_a_schema_and_nothing_else_has() -> None:
     assert set(OUTPUTS) == {path for path, command in ALL.items() if "--output" in shown(command)} - {"controller"}
 
 
-COUNTED_OR_LISTED = {"decisions", "logs", "offline_replicas", "partitions", "replicas", "topics"}
+COUNTED_OR_LISTED = {"decisions", "logs", "members", "offline_replicas", "partitions", "replicas", "topics"}
 """Plurals: a number where a command counts them, a list where it shows them one by one."""
 FROM_FILES = ("regency.judge.operations", "regency.history.records", "regency.cli.log.dump")
 """Whose records keep the names that they have in files."""

@@ -51,6 +51,8 @@ class WrittenHistory:
         partition: int = 0,
         leader: int = UNKNOWN,
         attempts: int = 1,
+        key: str = "",
+        tombstone: bool = False,
         takes_ms: int = 5,
     ) -> None:
         """A send acknowledged at offset `at`; without it one that timed out, or what `outcome` says."""
@@ -71,6 +73,8 @@ class WrittenHistory:
                 offset=UNKNOWN if at is None else at,
                 leader=leader,
                 attempts=attempts,
+                key=key,
+                tombstone=tombstone,
             )
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -22,9 +23,11 @@ from regency.broker_agent.control.metadata_cache import (
     PartitionMetadata,
     TopicDelta,
 )
+from regency.broker_agent.groups.coordinator import GroupCoordinator
 from regency.broker_agent.listener.server import KafkaListener
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import Message, decode_response, encode_request
+from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.clock import SystemClock
 from regency.model.facts import Endpoint
 from regency.model.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
@@ -106,6 +109,17 @@ class Harness:
             broker: (Endpoint(LISTENER, "127.0.0.1", 9090 + broker), Endpoint("INNER", f"inner{broker}", 7070))
             for broker in (1, 2, 3)
         }
+        zookeeper = fakes.FakeZooKeeper()
+        self.groups = GroupCoordinator(
+            self.settings,
+            self.replicas,
+            self.metadata,
+            zookeeper,
+            zookeeper,
+            SystemClock(),
+            lambda milliseconds, work: asyncio.get_running_loop().call_later(milliseconds / 1000, work),
+            uuid4,
+        )
         self.listener = KafkaListener(
             self.settings,
             self.replicas,
@@ -114,6 +128,7 @@ class Harness:
             self.admin,
             self.producer_ids,
             self.configs,
+            self.groups,
             "cluster-id",
             SystemClock(),
         )
@@ -152,6 +167,12 @@ class Harness:
             for number in range(partitions):
                 self.replicas.logs[TopicPartition(name, number)] = []
         self.publish()
+
+    async def lead_groups(self) -> None:
+        """This broker leads the only partition of the topic of offsets, and has loaded it."""
+        self.with_topic(OFFSETS_TOPIC)
+        self.replicas.leading(TopicPartition(OFFSETS_TOPIC, 0), LeaderEpoch(7))
+        await self.eventually(lambda: not self.groups.loading, "the partition was loaded")
 
     async def start(self) -> None:
         self.port = await self.listener.start(Endpoint(LISTENER, "127.0.0.1", 0))

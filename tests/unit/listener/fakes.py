@@ -13,17 +13,22 @@ from uuid import UUID
 import msgspec
 
 from regency.broker_agent.control.admin_forwarder import NotController
-from regency.broker_agent.replication.api import LogDirDescription, ProduceResult
+from regency.broker_agent.replication.api import ActiveProducer, DeletedRecords, LogDirDescription, ProduceResult
+from regency.broker_agent.replication.offsets import LedRead
 from regency.broker_agent.steps import Steps
 from regency.kafka.admin_answers import Row, answer
 from regency.kafka.apis import ApiKey
 from regency.kafka.codec import encode_body, parse_forwarded
 from regency.kafka.fetching.values import EpochEndOffset, FetchedPartition, FetchParams, FetchPartition, ListedOffset
+from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.kafka.record_batch import HEADER_BYTES
+from regency.model import znodes
 from regency.model.errors import RegencyError
-from regency.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from regency.model.facts import ReplicaAssignment, TopicAssignment
+from regency.model.ids import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition, ZkVersion
 from regency.model.kafka_errors import ErrorCode
 from regency.protos.admin_pb2 import Envelope, EnvelopeReply
+from regency.runtime.zookeeper.session import Stat, Znode
 
 
 def topic_id(name: str) -> TopicId:
@@ -48,6 +53,37 @@ class FakeReplicas:
         self.dirs: list[LogDirDescription] = []
         self.altered: list[dict[TopicPartition, Path]] = []
         self.alter_errors: dict[TopicPartition, ErrorCode] = {}
+        self.deleted: dict[TopicPartition, DeletedRecords] = {}
+        self.deletions: list[tuple[int, dict[TopicPartition, Offset]]] = []
+        self.compacted: set[str] = set()
+        self.producers: dict[TopicPartition, list[ActiveProducer]] = {}
+        self.leading: Callable[[TopicPartition, LeaderEpoch | None], None] = lambda _tp, _epoch: None
+        self.own: list[bytes] = []
+        """Batches of coordinators, in order."""
+        self.own_error = ErrorCode.NONE
+
+    def watch_leading(self, topic: str, watcher: Callable[[TopicPartition, LeaderEpoch | None], None]) -> None:
+        self.leading = watcher
+
+    def read_led(self, tp: TopicPartition, offset: Offset, max_bytes: int) -> LedRead:
+        return LedRead(b"", Offset(0), Offset(0))
+
+    def append_own(
+        self,
+        tp: TopicPartition,
+        leader_epoch: LeaderEpoch,
+        timeout_ms: int,
+        batch: bytes,
+        respond: Callable[[ProduceResult], None],
+    ) -> None:
+        self.own.append(bytes(batch))
+        respond(ProduceResult(self.own_error))
+
+    def active_producers(self, tp: TopicPartition) -> list[ActiveProducer] | ErrorCode:
+        return self.producers.get(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def is_compacted(self, topic: str) -> bool:
+        return topic in self.compacted
 
     def end(self, key: TopicPartition) -> int:
         return sum(count for count, _ in self.logs[key])
@@ -82,6 +118,18 @@ class FakeReplicas:
         waiting, self.waiting = self.waiting, []
         for look in waiting:
             look()
+
+    def delete_records(
+        self,
+        timeout_ms: int,
+        offsets: Mapping[TopicPartition, Offset],
+        respond: Callable[[dict[TopicPartition, DeletedRecords]], None],
+    ) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.deletions.append((timeout_ms, dict(offsets)))
+        unknown = DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        respond({name: self.deleted.get(name, unknown) for name in offsets})
 
     def fetch(
         self,
@@ -237,6 +285,18 @@ class FakeAdmin:
             self.created(topic.name, topic.num_partitions)
         rows = [Row(topic.name, error=self.refuse, topic_id=topic_id(topic.name)) for topic in request.message.topics]
         return EnvelopeReply(response=bytes(encode_body(request.version, answer(request, rows))))
+
+
+class FakeZooKeeper:
+    """The znode of the topic of offsets, with one partition."""
+
+    def read(self, path: str) -> Znode:
+        replicas = {0: ReplicaAssignment((BrokerId(1),))}
+        topic = TopicAssignment(OFFSETS_TOPIC, replicas, topic_id(OFFSETS_TOPIC), ZkVersion(0), 1)
+        return Znode(path, znodes.encode_topic(topic), Stat(1, 1, 0, 0, 0))
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        done(work())
 
 
 class FakeConfigs:

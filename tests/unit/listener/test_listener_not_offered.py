@@ -7,7 +7,6 @@ import pytest
 from regency.kafka.apis import OFFERED
 
 NOT_OFFERED = {
-    "DeleteRecords": 21,
     "AddPartitionsToTxn": 24,
     "AddOffsetsToTxn": 25,
     "EndTxn": 26,
@@ -15,6 +14,9 @@ NOT_OFFERED = {
     "TxnOffsetCommit": 28,
     "DescribeTransactions": 65,
     "ListTransactions": 66,
+    "ConsumerGroupHeartbeat": 68,
+    "ConsumerGroupDescribe": 69,
+    "DescribeTopicPartitions": 75,
 }
 
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from regency.broker_agent.log.errors import LogDirInvalid, RecordsRejected
+from regency.broker_agent.log.errors import RecordsRejected
 from regency.kafka.logfiles.checkpoints import read_offsets
 from regency.kafka.record_batch import iter_batches
 from regency.model.ids import ZERO_TOPIC_ID, TopicPartition
@@ -216,12 +216,42 @@ def test_leftovers_of_deletions_and_interrupted_writes_are_removed(small, batch)
     assert not (log.directory / "leader-epoch-checkpoint.tmp").exists()
 
 
-def test_an_unfinished_compaction_of_kafka_is_left_to_kafka(small, batch):
-    log = fill(small.log(), batch, 1)
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_swap_of_cleaned_segments_that_was_left_half_done_is_finished(small, batch, clean):
+    log = fill(small.log(), batch, 13)
+    bases = list(log.segment_base_offsets)
+    assert len(bases) >= 4
+    if clean:
+        small.manager.close()
+        small.manager = None
+    else:
+        small.crash()
+    end = bases[2]
+    whole = log.directory / f"{0:020d}.log.swap"
+    whole.write_bytes(batch(NOW, base=end - 1, epoch=0))  # nothing else is left of the first two
+    (log.directory / f"{bases[1]:020d}.log").rename(log.directory / f"{bases[1]:020d}.log.deleted")
+
+    log = small.open().get(log.topic_partition)
+
+    assert list(log.segment_base_offsets) == [0, *bases[2:]]
+    read = log.read(0, 1, max_offset=log.log_end_offset, min_one_batch=True).records
+    assert [header.base_offset for _, header in iter_batches(read)] == [end - 1]
+    assert log.log_end_offset == 13
+    assert not [path for path in log.directory.iterdir() if path.suffix in (".swap", ".deleted", ".cleaned")]
+
+
+def test_a_swap_whose_segments_were_not_all_there_yet_is_undone(small, batch):
+    log = fill(small.log(), batch, 9)
+    bases = log.segment_base_offsets
     small.crash()
-    (log.directory / f"{0:020d}.log.swap").write_bytes(b"x")
-    with pytest.raises(LogDirInvalid, match="Start and stop that broker once"):
-        small.open()
+    (log.directory / f"{bases[1]:020d}.log.swap").write_bytes(batch(NOW, base=bases[1]))
+    (log.directory / f"{0:020d}.log.cleaned").write_bytes(batch(NOW))
+
+    log = small.open().get(log.topic_partition)
+
+    assert log.segment_base_offsets == bases
+    assert log.log_end_offset == 9
+    assert not [path for path in log.directory.iterdir() if path.suffix in (".swap", ".cleaned")]
 
 
 def test_a_damaged_producer_snapshot_is_replaced_by_reading_the_batches(small, batch):

@@ -123,6 +123,7 @@ def test_every_file_of_a_closed_log_is_the_one_worked_out_by_hand(disk, builder,
         "meta.properties": b"#\nbroker.id=1\nversion=0\ncluster.id=q5uOQi2bQFOuDqYkzT1kXg\n",
         "recovery-point-offset-checkpoint": b"0\n1\nflights 3 8\n",
         "replication-offset-checkpoint": b"0\n1\nflights 3 8\n",
+        "cleaner-offset-checkpoint": b"0\n0\n",
         "log-start-offset-checkpoint": b"0\n1\nflights 3 2\n",
         ".kafka_cleanshutdown": b"",
     }

@@ -141,8 +141,8 @@ def test_a_follower_leaves_an_incomplete_last_batch_out(disk, batch):
     assert read(log, 0).records == whole
 
 
-@pytest.mark.parametrize("base", [2, 4, 9])
-def test_a_follower_refuses_what_does_not_begin_at_its_end(disk, batch, base):
+@pytest.mark.parametrize("base", [0, 2])
+def test_a_follower_refuses_what_begins_below_its_end(disk, batch, base):
     log = disk.log()
     log.append_as_follower(batch(1, 2, 3, base=0))
     with pytest.raises(RecordsRejected) as caught:

@@ -31,7 +31,7 @@ def followed(topic: str, partition: int, *, fetcher: str = "", lag: int = 0, off
 
 
 def look(*hosted: HostedRow, logs: tuple[LogRow, ...] = ()) -> Look:
-    return Look(list(hosted), list(logs), 2, 1, 3, 4, 5, 6, 7, 1.5, 8, 9, 10, 11, 12, {3: [40, 1], 2: [0, 2]})
+    return Look(list(hosted), list(logs), 2, 1, 3, 4, 13, 5, 6, 7, 1.5, 8, 9, 10, 11, 12, {3: [40, 1], 2: [0, 2]})
 
 
 def every(_: MetricName) -> bool:
@@ -79,6 +79,7 @@ def test_sums_count_what_is_led_and_what_is_here() -> None:
         "offlinelogdirectorycount": 1,
         "purgatorysize/Produce": 3,
         "purgatorysize/Fetch": 4,
+        "purgatorysize/DeleteRecords": 13,
         "minfetchrate/Replica": 1.5,
         "failedpartitionscount/Replica": 8,
         "maxlag/Replica": 9,

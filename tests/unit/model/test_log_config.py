@@ -31,11 +31,8 @@ def test_no_keys_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_compaction_is_refused_and_where_it_is_stored_the_policy_is_as_it_stands(policy: str) -> None:
-    with pytest.raises(SettingsInvalid, match=f"cleanup.policy={policy}: compaction is not offered yet"):
-        topic_log_config(LogConfig(), {"cleanup.policy": policy})
-    stored, problems = applicable_log_config(LogConfig(), {"cleanup.policy": policy})
-    assert (stored.cleanup_policy, problems) == (tuple(policy.split(",")), ())
+def test_a_topic_may_be_compacted(policy: str) -> None:
+    assert topic_log_config(LogConfig(), {"cleanup.policy": policy}).cleanup_policy == tuple(policy.split(","))
 
 
 @pytest.mark.parametrize(
@@ -52,9 +49,10 @@ def test_what_are_no_replicas_is_refused(text: str) -> None:
         topic_log_config(LogConfig(), {"follower.replication.throttled.replicas": text})
 
 
-def test_keys_of_compaction_are_checked_and_have_no_effect() -> None:
-    harmless = {"min.cleanable.dirty.ratio": "0.5", "delete.retention.ms": "1"}
-    assert topic_log_config(LogConfig(), harmless) == LogConfig()
+def test_keys_of_compaction_are_checked() -> None:
+    wanted = {"min.cleanable.dirty.ratio": "0.25", "delete.retention.ms": "1"}
+    expected = LogConfig(min_cleanable_dirty_ratio=0.25, delete_retention_ms=1)
+    assert topic_log_config(LogConfig(), wanted) == expected
     with pytest.raises(SettingsInvalid, match="expected a number of 0 to 1"):
         topic_log_config(LogConfig(), {"min.cleanable.dirty.ratio": "1.5"})
 

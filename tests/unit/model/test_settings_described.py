@@ -56,6 +56,13 @@ def test_a_topic_goes_before_its_broker_all_brokers_the_file_and_the_default() -
     ]
 
 
+def test_tools_read_which_release_of_kafka_this_is_like() -> None:
+    config = by_name(describe_broker(layers()))["inter.broker.protocol.version"]
+
+    assert (config.value, config.source, config.read_only) == ("3.9-IV0", Source.DEFAULT_CONFIG, True)
+    assert chain(config) == [("inter.broker.protocol.version", "3.9-IV0", "DEFAULT_CONFIG")]
+
+
 def test_a_coarser_key_of_the_file_is_told_as_what_it_makes() -> None:
     config = by_name(describe_topic({}, layers(log_retention_hours="5")))["retention.ms"]
 
@@ -70,16 +77,16 @@ def test_stored_values_that_cannot_be_used_are_not_in_force() -> None:
 
 def test_keys_without_effect_are_told_only_where_a_topic_has_them() -> None:
     without = by_name(describe_topic({}, layers()))
-    with_one = by_name(describe_topic({"delete.retention.ms": "1"}, layers()))
+    with_one = by_name(describe_topic({"local.retention.ms": "1"}, layers()))
 
     assert set(without) == {key for key, (_, has_effect) in TOPIC_KEYS.items() if has_effect}
-    assert with_one["delete.retention.ms"].value == "1"
+    assert with_one["local.retention.ms"].value == "1"
 
 
 def test_every_key_of_a_broker_is_told_and_a_secret_is_not() -> None:
     described = by_name(describe_broker(layers(regency_zookeeper_digest_auth="u:hunter2")))
 
-    assert set(described) == set(KEYS)
+    assert set(described) == {*KEYS, "inter.broker.protocol.version"}
     secret = described["regency.zookeeper.digest.auth"]
     assert (secret.value, secret.sensitive, secret.source) == (None, True, Source.STATIC_BROKER_CONFIG)
     assert "hunter2" not in repr(described.values())

@@ -157,6 +157,13 @@ def test_numbers_are_plain_decimals_in_range(refuse: Refuse, value: str) -> None
             ),
         ),
         (
+            {"group.max.session.timeout.ms": "5000"},
+            (
+                "group.max.session.timeout.ms=5000: expected group.min.session.timeout.ms (6000) to be at most "
+                "group.max.session.timeout.ms (5000)"
+            ),
+        ),
+        (
             {"replica.socket.timeout.ms": "499"},
             (
                 "replica.socket.timeout.ms=499: expected replica.fetch.wait.max.ms (500) to be at most "
@@ -218,7 +225,7 @@ def test_descriptions_have_type_and_meaning_for_every_key() -> None:
     described = describe_settings()
     assert [setting.key for setting in described] == list(KEYS)
     for setting in described:
-        assert setting.type in ("int", "long", "boolean", "string", "list")
+        assert setting.type in ("int", "long", "double", "boolean", "string", "list")
         assert setting.doc[:1].isupper() or setting.doc.startswith(("user:", "`", "or "))
         assert setting.unit or not setting.key.endswith((".ms", ".bytes", ".hours", ".minutes", ".seconds"))
 

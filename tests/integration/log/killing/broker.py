@@ -17,7 +17,9 @@ from uuid import UUID
 
 import msgspec
 
-from killing.batches import make_batch
+from killing.batches import make_batch, make_keyed_batch
+from regency.broker_agent.log.cleaning.cleaner import Cleaning, clean
+from regency.broker_agent.log.cleaning.job import Cleaned, CleaningLimits
 from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import CutNotPrepared
@@ -26,11 +28,15 @@ from regency.broker_agent.replication.directory_moves import DirectoryCopy
 from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from regency.model.settings.log_config import LogConfig
+from regency.runtime.disk import OsDisk
 
 T = TypeVar("T")
 
 CONFIG = LogConfig(
     segment_bytes=700, index_interval_bytes=100, segment_index_bytes=120, flush_messages=9, file_delete_delay_ms=1000
+)
+COMPACTED = msgspec.structs.replace(
+    CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, delete_retention_ms=0
 )
 TOPIC_ID = TopicId(UUID(int=7))
 
@@ -38,6 +44,16 @@ TOPIC_ID = TopicId(UUID(int=7))
 def tell(**what: object) -> None:
     """One line on stdout, at once and whole."""
     os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def all_steps(cleaning: Cleaning) -> Cleaned:
+    """What comes of a cleaning that nothing else goes on beside."""
+    try:
+        while True:
+            next(cleaning)
+    except StopIteration as end:
+        cleaned: Cleaned = end.value
+        return cleaned
 
 
 class LaterWorker:
@@ -51,9 +67,11 @@ class LaterWorker:
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         self._jobs.append(lambda: done(work()))
 
-    def work_off(self) -> None:
-        while self._jobs and not self.is_slow:
+    def work_off(self, jobs: int | None = None) -> None:
+        """Do so many of its jobs, or all."""
+        while self._jobs and not self.is_slow and jobs != 0:
             self._jobs.popleft()()
+            jobs = None if jobs is None else jobs - 1
 
 
 class Broker:
@@ -111,6 +129,59 @@ class Broker:
             sent[:8], sent[12:16] = bytes(8), b"\xff" * 4  # the leader says where it is to stand, and in which epoch
             with self._doing("append", partition, batches=[batch.hex()]):
                 self.log(partition).append_as_leader(sent, LeaderEpoch(epoch), self.clock.wall_ms())
+
+    def produce_keyed(self, partition: TopicPartition, epoch: int, *batches: str) -> None:
+        """Append as the leader does, a batch for each, with a record for each of its words; one with - is deleted."""
+        for words in batches:
+            keys = words.encode().split()
+            batch = self._keyed(partition, epoch, keys)
+            sent = bytearray(batch)
+            sent[:8], sent[12:16] = bytes(8), b"\xff" * 4
+            with self._doing("append", partition, batches=[batch.hex()]):
+                self.log(partition).append_as_leader(sent, LeaderEpoch(epoch), self.clock.wall_ms())
+
+    def _keyed(self, partition: TopicPartition, epoch: int, keys: list[bytes]) -> bytes:
+        producer = self.log(partition)._producers._producers.get(9)
+        known = producer.batches[-1].last_sequence if producer and producer.batches else -1  # it may have been cut off
+        self.sequences[partition] = known + 1 + len(keys)
+        sequence = known + 1
+        self.clock.advance(10)
+        base = self.log(partition).log_end_offset
+        return make_keyed_batch(keys, base, epoch, 9, sequence, self.clock.wall_ms())
+
+    def compact(self, partition: TopicPartition, jobs: int | None = None, cut: int | None = None) -> None:
+        """Clean the log and swap what was cleaned: to the end, or as far as so many jobs of the worker get, which does
+        nothing more then. The log may be cut off at `cut` after that.
+        """
+        log = self.log(partition)
+        self.manager.set_configs({partition.topic: COMPACTED})
+        self.commit(partition)
+        log.flush()
+        now_ms = self.clock.wall_ms()
+        dirty = log.dirty_part(now_ms)
+        assert dirty is not None
+        over: list[bool] = []
+        with self._doing("compact", partition):
+            job = log.begin_cleaning(dirty, now_ms, CleaningLimits(1 << 20, 0.9, 4096, 1 << 40))
+            assert job is not None
+            cleaned = all_steps(clean(job, OsDisk()))
+            assert cleaned.segments
+            if cut is not None and not log.prepare_cut(Offset(cut)):
+                self.settle(partition)
+                self.worker.work_off()
+            log.end_cleaning(job, cleaned, lambda: over.append(True))
+            self.worker.work_off(jobs)
+            self.worker.is_slow = jobs is not None
+        if cut is not None:
+            with self._doing("cut", partition, offset=cut):
+                log.truncate_to(Offset(cut))
+            self.worker.is_slow = False
+        if jobs is None:
+            assert over, "the swap came to its end"
+            home = self.manager.directory(log.home.path)
+            assert home is not None
+            home.write_cleaned_later()
+            self.worker.work_off()
 
     def copy(self, partition: TopicPartition, epoch: int, batches: int, records: int = 2) -> None:
         """Append several batches at once, as a follower does."""

@@ -29,7 +29,12 @@ from regency.model.clock import ManualClock
 from regency.model.ids import BrokerId, LeaderEpoch, Offset
 from regency.runtime.disk import OsDisk
 
-CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
 BESIDE = {"meta.properties", ".lock", *CHECKPOINTS}
 ROOTS = os.pathsep.join(str(Path(path).resolve().parents[1]) for path in (__file__, str(regency.__file__)))
 
@@ -138,8 +143,8 @@ class Kills:
             for path in directory.glob("*-[0-9]"):
                 read_epochs(path / "leader-epoch-checkpoint")
                 held = ledger.logs.get(path.name)
-                if held is not None and not held.is_emptied:
-                    end = end_of_files(path)
+                if held is not None and not held.is_unheard:
+                    end = held.end if held.is_compacted else end_of_files(path)
                     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
                         assert offsets[name].get(path.name, 0) <= end, (name, path)
 
@@ -208,7 +213,7 @@ def read(manager: LogManager) -> dict[str, Found]:
             records = log.read(offset, 1, max_offset=log.log_end_offset, min_one_batch=True).records
             assert records, f"nothing is at {offset}, and {name} ends at {log.log_end_offset}"
             batches += Batch.all_in(bytes(records))
-            assert batches[-1].base <= offset < batches[-1].following
+            assert offset < batches[-1].following
             offset = Offset(batches[-1].following)
         epochs = tuple((epoch, start) for epoch, start in log.epoch_entries if start < log.log_end_offset)
         found[name] = Found(log.log_start_offset, log.log_end_offset, tuple(batches), epochs)
@@ -220,12 +225,16 @@ def check_contents(ledger: Ledger, manager: LogManager, found: dict[str, Found])
     assert set(ledger.logs) - ledger.maybe_gone <= set(found) <= set(ledger.logs)
     for name, log in by_name(manager).items():
         held, here = ledger.logs[name], found[name]
-        if not (held.is_emptied and here.start == here.end):
+        if not (held.is_unheard and here.start == here.end):
             assert held.least_start <= here.start <= max(held.start, held.least_start), name
             assert held.least_end <= here.end <= held.end or held.is_emptied, (name, here.end, vars(held))
         expected = [each for each in held.batches.values() if here.start < each.following and each.base < here.end]
         expected = expected if here.start < here.end else []  # a batch may straddle where an empty log begins
-        assert list(here.batches) == expected, name
+        if held.is_compacted:
+            check_by_keys(expected, here, held.may_be_gone)
+        else:
+            assert list(here.batches) == expected, name
+        assert (log.cleaned_to or 0) <= here.end
         assert here.end in {here.start, *(batch.following for batch in expected)}
         starts: dict[int, int] = {}
         for batch in expected:
@@ -239,6 +248,18 @@ def check_contents(ledger: Ledger, manager: LogManager, found: dict[str, Found])
             if directory.directory.path == log.directory.parent:
                 for checkpoint in CHECKPOINTS[:2]:
                     assert read_checkpoint(log.directory.parent / checkpoint).get(name, 0) <= here.end
+
+
+def check_by_keys(written: list[Batch], here: Found, may_be_gone: set[int]) -> None:
+    """Nothing is gone but what had a later record of its key, nothing was invented, and each batch is where it was."""
+    records = {offset: (key, value) for batch in written for offset, key, value in batch.records()}
+    found = [(offset, (key, value)) for batch in here.batches for offset, key, value in batch.records()]
+    offsets = [offset for offset, _ in found]
+    assert offsets == sorted(set(offsets))
+    assert all(records[offset] == record for offset, record in found)
+    assert set(records) - set(offsets) <= may_be_gone
+    places = {batch.base: batch.following for batch in written}
+    assert all(places[batch.base] == batch.following for batch in here.batches)
 
 
 def go_on(log: PartitionLog, found: Found) -> None:

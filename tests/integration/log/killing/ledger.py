@@ -19,8 +19,22 @@ class Held:
         self.batches: dict[int, Batch] = {}
         self.is_emptied = False
         """Whether it may also be empty, wherever it begins."""
+        self.is_unheard = False
+        """Whether the disk may not know that it was emptied, and so it may begin elsewhere: until it is appended to."""
+        self.is_compacted = False
+        """Whether records may be gone that had a later one of their key when the log was compacted."""
+        self.may_be_gone: set[int] = set()
+        """Their offsets; and those of deletions."""
+
+    def compact(self) -> None:
+        """It begins: what has no later record of its key now stays, whatever is cut off later."""
+        self.is_compacted = True
+        records = [record for _, batch in sorted(self.batches.items()) for record in batch.records()]
+        last = {key: offset for offset, key, _ in records}
+        self.may_be_gone |= {offset for offset, key, value in records if offset < last[key] or value is None}
 
     def append(self, batches: list[Batch]) -> None:
+        self.may_be_gone = {offset for offset in self.may_be_gone if offset < batches[0].base}
         self.least_end = self.end = batches[0].base
         self.batches = {base: batch for base, batch in self.batches.items() if base < self.end}
         self.batches |= {batch.base: batch for batch in batches}
@@ -39,7 +53,7 @@ class Held:
         self.mark = min(self.mark, self.least_end)
 
     def start_over(self, offset: int) -> None:
-        self.is_emptied = True
+        self.is_emptied = self.is_unheard = True
         self.least_end = offset
         self.mark = 0
 
@@ -92,6 +106,8 @@ class Ledger:
                 self.logs[name].append([each for data in line["batches"] for each in Batch.all_in(bytes.fromhex(data))])
             case "cut":
                 self.logs[name].cut(line["offset"])
+            case "compact":
+                self.logs[name].compact()
             case "lose":
                 self.logs[name].least_end = line["offset"]
             case "start over":
@@ -109,6 +125,7 @@ class Ledger:
                 self.maybe_gone.discard(name)
             case "append":
                 self.logs[name].least_end = self.logs[name].end
+                self.logs[name].is_unheard = False
             case "cut":
                 held = self.logs[name]
                 if not held.is_emptied:

@@ -130,6 +130,37 @@ def writing(broker: Broker) -> None:
     broker.copy(FLIGHTS, 1, 3)
 
 
+def compacting(broker: Broker) -> None:
+    """A log is compacted again and again: to the end, broken off by cuts, by a crash, by a stop in order."""
+    broker.create(FLIGHTS)
+    broker.lead(FLIGHTS, 1)
+    broker.produce_keyed(FLIGHTS, 1, *["a b c", "a b d", "a -d e", "b f"] * 5)
+    broker.compact(FLIGHTS)
+    broker.minute()
+    broker.produce_keyed(FLIGHTS, 1, *["a b c", "g", "a h"] * 7)
+    broker.compact(FLIGHTS)
+    broker.lead(FLIGHTS, 2)
+    broker.produce_keyed(FLIGHTS, 2, *["a b c", "d e f"] * 6)
+    for jobs in (0, 1, 2):
+        broker.compact(FLIGHTS, jobs, cut=broker.log(FLIGHTS).log_end_offset - 14)
+        broker.settle(FLIGHTS)
+        broker.lead(FLIGHTS, 3 + jobs)
+        broker.produce_keyed(FLIGHTS, 3 + jobs, *["a i b", "b c d", "e f"] * 7)
+    for jobs in (0, 1, 2):
+        broker.compact(FLIGHTS, jobs)
+        broker.lose_power()
+        broker.start()
+        broker.produce_keyed(FLIGHTS, 5, *["a b c", "d e f", "-a"] * 5)
+    broker.minute()
+    broker.compact(FLIGHTS, 1)
+    broker.stop()
+    broker.start()
+    broker.produce_keyed(FLIGHTS, 5, *["a b c"] * 8)
+    broker.compact(FLIGHTS)
+    broker.minute()
+    broker.stop()
+
+
 SCENARIOS: dict[str, Callable[[Broker], None]] = {
-    each.__name__: each for each in (leading, following, recovering, moving, writing)
+    each.__name__: each for each in (leading, following, recovering, moving, writing, compacting)
 }

@@ -91,6 +91,10 @@ class Producer:
             lane.queue.append(Handed(self._history.next_value(), began_ms(self._scheduler.now_us), expires))
         self._pump(lane)
 
+    def look_again(self) -> None:
+        """Ask who leads."""
+        self._view.refresh()
+
     def finish(self) -> None:
         """Write down what has no outcome: nobody waits for it any more. Harmless twice."""
         if self._closed:

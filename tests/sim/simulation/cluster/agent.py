@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -28,11 +28,12 @@ from regency.broker_agent.process.data_loop import PatientWorker
 from regency.broker_agent.process.watchdog import Watchdog
 from regency.broker_agent.registry.producer_ids import ProducerIdsUnavailable, take_block
 from regency.broker_agent.registry.registration import Registered, ensure_cluster_id, ensure_parents
+from regency.broker_agent.replication.api import DeletedRecords
 from regency.broker_agent.replication.fetch_sessions import FetchSessionCache
 from regency.broker_agent.replication.replica_manager import ReplicaManager
 from regency.broker_agent.steps import at_once
 from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition
-from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, TopicPartition
+from regency.model.ids import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch, Offset, TopicPartition
 from regency.model.settings import BrokerSettings
 from regency.protos import control_pb2 as pb
 from regency.protos import controller_pb2
@@ -41,7 +42,7 @@ from regency.runtime.grpc.channels import ControllerClient, Dial, RenewedChannel
 from regency.runtime.zookeeper.session import ZkConnectionLost, ZkSession, ZkSessionLost
 from simulation.cluster.channels import CONTROL, KAFKA, ControlAsked, dialing, endpoints_of, host_of
 from simulation.cluster.controller import SimShutdown
-from simulation.cluster.edges import SimLoop, SimTimer, SimWorker, driven
+from simulation.cluster.edges import SimCleaner, SimLoop, SimTimer, SimWorker, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
 from simulation.judging.invariants import broken
 from simulation.kernel.scheduler import Process, Scheduler
@@ -77,6 +78,13 @@ class ListAsked(NamedTuple):
     topic_partition: TopicPartition
     timestamp: int
     leader_epoch: LeaderEpoch
+
+
+class DeleteAsked(NamedTuple):
+    """A client's DeleteRecords on its way."""
+
+    timeout_ms: int
+    offsets: dict[TopicPartition, Offset]
 
 
 class MetadataAsked(NamedTuple):
@@ -125,6 +133,10 @@ class SimAgent:
         """Whether its watchdog has begun to look."""
         self.on_control: Callable[[Any, pb.ControlResponse], None] | None = None
         """Told of every control request and its answer."""
+        self.on_delete: Callable[[Mapping[TopicPartition, Offset]], None] = lambda _asked: None
+        """Told what a client wants to be deleted, before it is."""
+        self.on_deleted: Callable[[Mapping[TopicPartition, DeletedRecords]], None] = lambda _answer: None
+        """Told what a client is answered, before it is."""
         self.on_left: Callable[[bool, controller_pb2.ControlledShutdownResponse | None], None] = lambda _moved, _told: (
             None
         )
@@ -294,6 +306,7 @@ class SimAgent:
             transport=lambda spec, deliver: SimTransport(scheduler, self._network, process, self._host, spec, deliver),
             disk=disk,
             new_uuid=partial(new_uuid, scheduler),
+            cleaner=SimCleaner(scheduler, process, self._loop, disk),
             endpoints=lambda: endpoints_of(self.broker_id),
             open_history=lambda: lambda change, written: None,
             recovery_threads=0,
@@ -346,6 +359,8 @@ class SimAgent:
             case ListAsked():
                 tp, timestamp, epoch = request
                 respond(at_once(replicas.list_offset(tp, timestamp, epoch, CONSUMER)))
+            case DeleteAsked():
+                self._serve_delete(replicas, request, respond)
             case MetadataAsked():
                 respond(self.metadata.current)
             case ProducerIdAsked():
@@ -357,6 +372,14 @@ class SimAgent:
             respond({name: _copied(row) for name, row in results.items()})
 
         return replicas.fetch(request.params, request.partitions, answer)
+
+    def _serve_delete(self, replicas: ReplicaManager, request: DeleteAsked, respond: Respond) -> None:
+        def answer(results: dict[TopicPartition, DeletedRecords]) -> None:
+            self.on_deleted(results)
+            respond(results)
+
+        self.on_delete(request.offsets)
+        replicas.delete_records(request.timeout_ms, request.offsets, answer)
 
     def _serve_producer_id(self, session: ZkSession, respond: Respond) -> None:
         if self._producer_ids:

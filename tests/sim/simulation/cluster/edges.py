@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from regency.broker_agent.log.cleaning.cleaner import clean
+from regency.broker_agent.log.cleaning.job import Cleaned, CleaningJob
+from regency.broker_agent.log.errors import Uncleanable
 from regency.broker_agent.process.data_loop import LoopClosed
+from regency.runtime.disk import Disk
 from simulation.kernel.scheduler import TIMED_OUT, Process, Scheduler, SimulationStuck, Timer
 from simulation.network import Call, NetFailed, Network
 
@@ -97,6 +101,34 @@ class SimWorker:
 
         if self._process.alive:
             scheduler.at(0, begin, self._process, is_watched=False)
+
+
+class SimCleaner:
+    """The cleaner's process: an actor, which takes its steps between those of all others."""
+
+    def __init__(self, scheduler: Scheduler, process: Process, loop: SimLoop, disk: Disk) -> None:
+        self._scheduler = scheduler
+        self._process = process
+        self._loop = loop
+        self._disk = disk
+
+    def clean(self, job: CleaningJob, done: Callable[[Cleaned | BaseException], None]) -> None:
+        scheduler = self._scheduler
+
+        def run() -> None:
+            outcome: Cleaned | BaseException
+            steps = clean(job, self._disk)
+            try:
+                while True:
+                    next(steps)
+                    scheduler.sleep_us(scheduler.random.randrange(WORK_US))
+            except StopIteration as end:
+                outcome = end.value
+            except (OSError, Uncleanable) as error:
+                outcome = error
+            self._loop.post(lambda: done(outcome))
+
+        scheduler.spawn(self._process, "cleaner", run, delay_us=scheduler.random.randrange(WORK_US))
 
 
 class SimTimer:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from simulation.defects import disk_defects, follower_defects, leader_defects, log_defects
+from simulation.defects import (
+    disk_defects,
+    follower_defects,
+    leader_defects,
+    log_defects,
+    record_deletion_defects,
+)
 from simulation.defects.patching import Defect
 
-_ALL = (*leader_defects.DEFECTS, *follower_defects.DEFECTS, *log_defects.DEFECTS, *disk_defects.DEFECTS)
+_ALL = (
+    *leader_defects.DEFECTS,
+    *follower_defects.DEFECTS,
+    *log_defects.DEFECTS,
+    *disk_defects.DEFECTS,
+    *record_deletion_defects.DEFECTS,
+)
 
 BECAUSE: dict[str, str] = {
     "stale-state-taken": "harmless: an agent executes control requests in the order of controller epoch, broker epoch "

@@ -50,7 +50,7 @@ def append_deposed(patch: Patch) -> None:
     patch.edit(
         ProducePath,
         "_append_one",
-        ("find_led(topic_partition)", "find(topic_partition)"),
+        ("find_led(topic_partition, leader_epoch)", "find(topic_partition)"),
         ("if acks == ALL:", "if acks == ALL and partition.is_leader:"),
     )
 

@@ -103,7 +103,7 @@ def checksums_unread(patch: Patch) -> None:
 @DEFECTS.of("own rule")
 def cut_not_checkpointed(patch: Patch) -> None:
     """the lowered recovery point of a truncated log is not written before new appends"""
-    lowered = "self._flusher.ends_at(self._segments.find_cut(offset).end)"
+    lowered = "self._flusher.ends_at(end)"
     patch.edit(PartitionLog, "prepare_cut", (f"self._unsettle(point={lowered})", lowered))
 
 

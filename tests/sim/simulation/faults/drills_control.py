@@ -30,6 +30,9 @@ DEPOSED = 2
 its requests would be lower than those of the one before were, and what begins at 1 once more would soon be past them.
 """
 
+UNREGISTERED_US = SECOND_US // 4
+"""How long a new process takes to register in place of the one before, whose session lives on meanwhile."""
+
 UNTOLD_US = 13 * SECOND_US // 2
 """How long after a broker asked to leave a partition is added that another is not told of."""
 
@@ -98,7 +101,8 @@ class _ControlDrills:
     def late_leave(self, fault: Fault, host: Host) -> None:
         """A broker loses power while it asks to leave, which arrives when it has registered again.
 
-        When that is over, a partition is added that another broker is not told of at first, and nothing newer follows.
+        Before it has, nobody knows that it died, and the new process gets what the one before is asked to do. When all
+        that is over, a partition is added that another broker is not told of at first, and nothing newer follows.
         """
         stage, chance = self._stage, fault.chance()
         other = chance.choice([each for each in self._world.hosts.values() if each is not host])
@@ -118,6 +122,11 @@ class _ControlDrills:
             for after_s in (0.3, 1, 2, 3.5):
                 stage.later(int(after_s * SECOND_US), deliver)
 
+        def stand(process: Process) -> None:
+            del process
+            self._world.zk_links[f"agent-{other.broker}"].expire()  # of which all are told that are taken for live
+            self._world.scheduler.sleep_us(UNREGISTERED_US)
+
         def tap(caller: Process, source: str, address: str, request: Any) -> bool:
             del address
             if not isinstance(request, ShutdownAsked) or request.broker != host.broker or source != host.name:
@@ -126,6 +135,7 @@ class _ControlDrills:
                 asked.append((caller, source, request))
                 stage.later(SECOND_US // 10, partial(stage.die, host, lossy=True))
                 stage.later(int((0.2 + 2 * chance.random()) * SECOND_US), stage.keep_down(host))
+                stage.points.arm([f"agent-{host.broker}"], ["agent.registration.before_create"], stand)
                 self._wait(is_back, arrive)
             return True
 

@@ -124,16 +124,12 @@ class _Drills(Scripts):
     def strangers(self, fault: Fault, undone: ExitStack) -> Script:
         """A new producer's first batches go to a leader that is deposed and has not answered yet, the next to another.
 
-        It hears of that other one as a partition of somebody else moves at the same time.
+        It asks who leads while it waits for the answers, as clients do now and then.
         """
-        chance = fault.chance()
-        yield lambda: bool(self._full())
-        if not self._pairs():
-            self._expire(*{led.state.leader: None for led in self._full()})
-            yield lambda: bool(self._pairs())
-        led, other = chance.choice(self._pairs())
+        kept = self._world.shape.topics[0].name  # where nothing has expired yet, what is missing is missed
+        yield lambda: bool(self._full_of(kept))
+        led = fault.chance().choice(self._full_of(kept))
         partition, old = led.partition, led.state.leader
-        (new,) = (each for each in led.followers if each != other)
         deaf = undone.enter_context(ExitStack())
         for follower in led.followers:
             deaf.enter_context(self._apart(follower, old))
@@ -141,17 +137,20 @@ class _Drills(Scripts):
         yield lambda: self._end(old, partition) > max(self._end(each, partition) for each in led.followers)
         for _ in range(len(self._world.shape.producers) + self._world.shape.consumers):
             self._stage.told.kill_client(0.0)  # the oldest; another begins in its place
-        yield lambda: bool(self._producers(old, partition) - self._producers(new, partition))
+        yield lambda: bool(
+            self._producers(old, partition).difference(*(self._producers(each, partition) for each in led.followers))
+        )
         silent = ExitStack()
         way = [(self._world.hosts[old].name, CLIENTS)]
         silent.callback(afflict(self._stage, way, Trouble(blocked=True)))
         undone.enter_context(silent)
-        self._expire(old, other)
-        yield lambda: self._leads(new, partition)
+        self._expire(old)
+        yield lambda: any(self._leads(each, partition) for each in led.followers)
         deaf.close()
         yield lambda: not self._believes(old, partition)
         yield 0.05
         silent.close()  # what it has answered is lost; and it can be asked who leads
+        self._stage.told.look_again()
         yield 4.0  # in which producers give it up
 
     def expired_meanwhile(self, fault: Fault, undone: ExitStack) -> Script:
@@ -159,8 +158,9 @@ class _Drills(Scripts):
 
         The follower begins anew where its leader's log does; and the producer sends again.
         """
-        yield lambda: bool(self._full())
-        led = fault.chance().choice(self._full())
+        topic = self._world.shape.topics[-1].name
+        yield lambda: bool(self._full_of(topic))
+        led = fault.chance().choice(self._full_of(topic))
         partition, old = led.partition, led.state.leader
         ruler = self._ruler()
         other, new = sorted(led.followers, key=lambda each: each != ruler)  # who rules takes note of it at once
@@ -189,8 +189,8 @@ class _Drills(Scripts):
         self._stage.told.seek(partition, begun)
         yield lambda: heard.read_below > expired  # what nobody has read is missed by nobody
         kept = undone.enter_context(ExitStack())
-        kept.callback(self._set_retention, partition.topic, "-1")
-        self._set_retention(partition.topic, "1")
+        kept.callback(self._set_retention, topic, "-1")
+        self._set_retention(topic, "1")
         yield lambda: self._start(old, partition) > expired
         kept.close()
         down.close()
@@ -248,10 +248,8 @@ class _Drills(Scripts):
         held = self._held(broker, partition)
         return held is not None and held.is_leader
 
-    def _pairs(self) -> list[tuple[Led, BrokerId]]:
-        """Partitions with all in sync, and which of their followers leads another one."""
-        leaders = {led.state.leader for led in self._full()}
-        return [(led, each) for led in self._full() for each in led.followers if each in leaders]
+    def _full_of(self, topic: str) -> list[Led]:
+        return [led for led in self._full() if led.partition.topic == topic]
 
     def _producers(self, broker: BrokerId, partition: TopicPartition) -> set[int]:
         """The ids of the producers that a log has batches of."""

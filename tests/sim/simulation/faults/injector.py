@@ -21,6 +21,7 @@ from simulation.faults import (
     drills_unheard,
     drills_writes,
     election_faults,
+    log_faults,
     machine_faults,
     memory_faults,
     network_faults,
@@ -72,6 +73,7 @@ class Injector:
             **election_faults.deeds(stage),
             **memory_faults.deeds(stage),
             **stranger_faults.deeds(stage),
+            **log_faults.deeds(stage),
             Kind.KILL_CLIENT: lambda fault, _host: told.kill_client(fault.detail),
         }
 

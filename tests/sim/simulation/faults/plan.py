@@ -87,6 +87,8 @@ class Kind(Enum):
     LEAVE_AND_STAY = "a broker asks to leave and stays"
     LOG_DIR_EVENT = "a log directory is said to have failed"
     LOSE_REPLICA = "a replica, its role or its fetcher is lost from memory"
+    DELETE_RECORDS = "records deleted by request"
+    HOLES = "holes come to be in a leader's log"
     KILL_CLIENT = "kill client"
     DRILL_ISR_WRITES = "drill: a member restarts while the ISR is written"
     DRILL_LEAVING = "drill: who is about to join stops"
@@ -212,6 +214,8 @@ BESIDE: tuple[tuple[Kind, float, int], ...] = (
     (Kind.FORGET, 0.5, 4),
     (Kind.LOOP_STANDS, 0.4, 3),
     (Kind.SLOW_STEPS, 0.5, 4),
+    (Kind.DELETE_RECORDS, 0.6, 5),
+    (Kind.HOLES, 0.4, 4),
 )
 """Kinds that come beside those of a schedule: in which share of the deep ones that are no drill, and at most how often.
 
@@ -240,7 +244,9 @@ def fitted(shape: Shape, seed: int) -> Shape:
     if drill is Kind.DRILL_LOST_TAILS:
         # Tails of some segments within seconds, which are synced by rolling and stopping only.
         storage = storage._replace(segment_bytes=120, retention_bytes=UNLIMITED)
-        shape = shape._replace(storage=storage, load=4.0, producers=("idempotent", "plain"))
+        # In one topic records expire, in another nothing does; both have followers enough.
+        topics = tuple(topic._replace(replication_factor=3) for topic in shape.topics)
+        shape = shape._replace(topics=topics, storage=storage, load=4.0, producers=("idempotent", "plain"))
     if drill is Kind.DRILL_LOST_WRITES:
         shape = shape._replace(heal_s=55.0)  # there is time for all of it
     if drill is Kind.DRILL_LATE_LEAVE:

@@ -29,12 +29,16 @@ class Told(NamedTuple):
     """Kill a client; the number in [0, 1) says which."""
     seek: Callable[[TopicPartition, int], None]
     """Have consumers go on at an offset of a partition."""
+    look_again: Callable[[], None]
+    """Have producers ask who leads."""
     recreating: Callable[[str], None]
     """A topic is about to be deleted and made anew."""
     removing: Callable[[str], None]
     """A topic's znodes are about to be taken away for good."""
     losing_state: Callable[[TopicPartition], None]
     """The state of a partition is about to be taken away."""
+    compacted: Callable[[TopicPartition], None]
+    """A partition may have holes from now on."""
 
 
 class Stage:

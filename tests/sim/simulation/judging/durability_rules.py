@@ -23,6 +23,8 @@ class DurabilityRules:
 
     def __init__(self) -> None:
         self._logs: dict[tuple[BrokerId, Key], PartitionLog] = {}
+        self._deleted: dict[tuple[BrokerId, Key], Offset] = {}
+        """Below which offset a client was told that this leader offers nothing any more."""
         self._present: dict[BrokerId, tuple[LogManager, list[PartitionLog]]] = {}
 
     def look(self, broker: BrokerId, logs: LogManager | None) -> None:
@@ -39,6 +41,10 @@ class DurabilityRules:
             for each in [each for each, log in self._logs.items() if each[0] == broker and log.topic_partition in gone]:
                 del self._logs[each]
 
+    def deleted(self, broker: BrokerId, key: Key, offset: Offset) -> None:
+        """A leader tells a client that what is below an offset is deleted."""
+        self._deleted[broker, key] = max(self._deleted.get((broker, key), Offset(0)), offset)
+
     def opened(self, broker: BrokerId, key: Key, log: PartitionLog, mark: Offset | None) -> None:
         """A process hosts a log, and has not changed it since it was opened, but for records added.
 
@@ -54,6 +60,13 @@ class DurabilityRules:
         self._logs[broker, key] = log
         if before is None or before is log or before.directory != log.directory or before.home.failure is not None:
             return
+        deleted = min(self._deleted.get((broker, key), Offset(0)), before.log_start_offset)  # or it began anew since
+        if log.log_start_offset < deleted:
+            raise broken(
+                "deleted-for-good",
+                f"broker {broker}, {log.topic_partition}: begins at {log.log_start_offset} after a restart; a client "
+                f"was told that what is below {deleted} is deleted",
+            )
         synced = _synced_to(before)
         where = f"broker {broker}, {log.topic_partition}"
         if log.log_end_offset < synced:

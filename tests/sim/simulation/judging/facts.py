@@ -95,6 +95,8 @@ class Facts:
         self.lost_states: set[TopicPartition] = set()
         """Partitions whose state somebody has taken away: the next one's version begins anew."""
         self.partitions: dict[TopicPartition, PartitionFacts] = {}
+        self.compacted: set[TopicPartition] = set()
+        """Partitions that have holes by right."""
         self.log_starts: list[LogStartMoved] = []
         """How far logs were seen to begin later, by those who lead them."""
         self.lossy_crashes = 0

@@ -6,6 +6,7 @@ from typing import Any
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.delete_records import _DelayedDelete
 from regency.broker_agent.replication.followers import Committed, IsrState
 from regency.broker_agent.replication.partition import Partition
 from regency.broker_agent.replication.produce import _DelayedProduce
@@ -62,6 +63,9 @@ def check_told(where: str, replicas: ReplicaManager, partition: Partition) -> No
     for operation in replicas._hosting.produces._waiting.get(name, ()):
         if isinstance(operation, _DelayedProduce) and name in operation._open:
             raise broken("waiters-told", f"{where}: a produce waits at a {partition.role.value}")
+    for deletion in replicas._hosting.deletes._waiting.get(name, ()):
+        if isinstance(deletion, _DelayedDelete) and name in deletion._open:
+            raise broken("waiters-told", f"{where}: a deletion waits at a {partition.role.value}")
 
 
 def check_advanced(where: str, partition: Partition, now_ms: int) -> None:

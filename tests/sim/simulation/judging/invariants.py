@@ -110,7 +110,7 @@ _TABLE: Final = (
         "Nobody leads whose data loop has stood still for longer than regency.loop.watchdog.ms and three looks.",
         _DESIGN_4,
     ),
-    Invariant("waiters-told", "No produce waits at a replica that does not lead.", "KAFKA-9198"),
+    Invariant("waiters-told", "No produce and no deletion waits at a replica that does not lead.", "KAFKA-9198"),
     Invariant(
         "watermark-advances",
         "A leader's high watermark has risen to what all in sync are known to have when its ISR has changed.",
@@ -147,8 +147,19 @@ _TABLE: Final = (
     ),
     Invariant(
         "retention-by-rule",
-        "A log begins later only where retention.ms, by the broker's clock, or retention.bytes says so, or its leader.",
+        "A log begins later only where retention.ms, by the broker's clock, retention.bytes, a client or its leader "
+        "says so.",
         "KIP-33",
+    ),
+    Invariant(
+        "deleted-everywhere",
+        "When a client is told that records are deleted, no replica that its leader takes for live offers them.",
+        "KIP-107",
+    ),
+    Invariant(
+        "deleted-for-good",
+        "A leader that has told a client so does not offer them again, also not after a power cut.",
+        "own rule",
     ),
     Invariant(
         "synced-kept",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -192,6 +193,8 @@ class Judges:
         for agent in self._world.agents.values():
             if agent.process is process:
                 hosted = HostedRows(agent)
+                agent.on_delete = partial(self._replicas.deletion_asked, agent)
+                agent.on_deleted = partial(self._replicas.deleted, agent)
                 self._hosted = [each for each in self._hosted if each.agent.process.alive]
                 self._hosted.append(hosted)
                 return self._all(hosted, Obedience(agent, self._zookeeper), self._checkpoints(agent))

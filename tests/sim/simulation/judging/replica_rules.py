@@ -10,10 +10,11 @@ from typing import Final, Protocol
 
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.partition_log import PartitionLog
-from regency.broker_agent.replication.api import Role
+from regency.broker_agent.replication.api import DeletedRecords, Role
 from regency.broker_agent.replication.followers import PendingExpand
 from regency.broker_agent.replication.partition import Partition
 from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
+from regency.model.kafka_errors import ErrorCode
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules
 from simulation.judging.durability_rules import DurabilityRules
@@ -106,6 +107,35 @@ class ReplicaRules:
             hosted.unsettled.interrupted()
         elif hosted.unsettled.any:
             hosted.unsettled.settle(agent.broker_id, replicas, agent.process.clock.monotonic_ms())
+
+    def deletion_asked(self, agent: SimAgent, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """A client asks a leader to delete records."""
+        for name, offset in offsets.items():
+            partition = self._hosted(agent.broker_id, name)
+            if partition is not None and partition.is_leader:
+                key = (partition.topic_id, name.partition)
+                self.retention.asked(key, partition.log, offset)
+
+    def deleted(self, agent: SimAgent, answer: Mapping[TopicPartition, DeletedRecords]) -> None:
+        """A leader answers: nobody whom it takes for live offers what is below, and it does not again itself."""
+        for name, outcome in answer.items():
+            leading = self._hosted(agent.broker_id, name)
+            if outcome.error is not ErrorCode.NONE or leading is None:
+                continue
+            self._durability.deleted(agent.broker_id, (leading.topic_id, name.partition), outcome.low_watermark)
+            for broker in leading.remotes:
+                epoch = leading._rules.peers.broker_epoch(broker)
+                following = self._hosted(broker, name)
+                if following is None or following.topic_id != leading.topic_id or epoch is None:
+                    continue
+                is_same = self._world.agents[broker].broker_epoch() == epoch and following.role is Role.FOLLOWER
+                start = following.log.log_start_offset
+                if is_same and following.leader_epoch == leading.leader_epoch and start < outcome.low_watermark:
+                    raise broken(
+                        "deleted-everywhere",
+                        f"{name}: broker {agent.broker_id} tells a client that what is below {outcome.low_watermark} "
+                        f"is deleted; broker {broker} begins at {start}",
+                    )
 
     def died(self, hosted: HostedRows) -> None:
         """The process died in the step that is over: what it had just committed may have been acknowledged."""

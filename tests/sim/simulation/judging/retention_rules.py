@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segments.segment import Segment
-from regency.model.ids import BrokerId, TopicId
+from regency.broker_agent.replication.delete_records import TO_HIGH_WATERMARK
+from regency.model.ids import BrokerId, Offset, TopicId
 from regency.model.settings.log_config import LogConfig
 from simulation.judging.invariants import broken
 from simulation.judging.log_rules import Peek, batches_in
@@ -63,6 +64,12 @@ class RetentionRules:
     def led(self, key: Key, log: PartitionLog) -> None:
         """A leader's log, which was looked at, begins here: followers may do so, too."""
         self._led[key] = max(self._led.get(key, 0), log.log_start_offset)
+
+    def asked(self, key: Key, log: PartitionLog, offset: Offset) -> None:
+        """A client wants what is below an offset to be deleted: a leader may begin there, if that is committed."""
+        below = log.high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if below <= log.high_watermark:
+            self._led[key] = max(self._led.get(key, 0), below)
 
     def died(self, broker: BrokerId, key: Key, log: PartitionLog) -> None:
         """The process died in a step that nobody looks at: where the log begins now, it may begin next time."""

@@ -6,7 +6,7 @@ import pytest
 
 from regency.cli.asking.controllers import ControllerFacts, nobody_rules
 from regency.cli.asking.rates import WINDOW_S, Rates, catch_up
-from regency.cli.top.figures import BrokerFigures
+from regency.cli.top.figures import BrokerFigures, GroupFigures
 from regency.cli.top.reading import OLD_CONTROLLER, SILENT_MS, Reader
 from regency.cli.top.snapshot import TroubleLine
 from regency.history.records import Decision, encode_decisions
@@ -238,3 +238,28 @@ def test_produces_that_are_refused_now_have_a_rate_and_those_of_yesterday_none()
         ({"NOT_ENOUGH_REPLICAS": 35.0}, 4),
         (None, None),
     ]
+
+
+def test_groups_come_with_the_one_most_behind_first_and_how_that_goes_on():
+    reader = Reader("a:1")
+
+    def told(lag: int | None, at_s: float) -> dict[str, GroupFigures]:
+        return {
+            "small": GroupFigures(1, 2, at_s, 5),
+            "etl": GroupFigures(2, 0, at_s, lag, partial=lag is None),
+            "new": GroupFigures(3, 1, at_s),
+        }
+
+    first = reader.groups(told(1000, 0.0))
+    assert [(each.group, each.lag, each.coordinator, each.members) for each in first] == [
+        ("etl", 1000, 2, 0),
+        ("small", 5, 1, 2),
+        ("new", None, 3, 1),
+    ]
+    assert first[0].catch_up == catch_up(1000, None)
+    later = reader.groups(told(800, 5.0))
+    assert (later[0].catch_up.per_s, later[0].catch_up.in_s) == (40.0, 20.0)
+    seen_again = reader.groups(told(800, 5.0))  # as of the same look of the coordinator
+    assert seen_again[0].catch_up.per_s == 40.0
+    unknown = {each.group: each for each in reader.groups(told(None, 10.0))}["etl"]
+    assert (unknown.lag, unknown.lag_partial) == (None, True)

@@ -11,7 +11,15 @@ from rich.console import Console
 from regency.cli.asking.rates import CatchUp
 from regency.cli.top.keys import View, seen
 from regency.cli.top.screen import render
-from regency.cli.top.snapshot import BrokerLine, ControllerLine, EventLine, PartitionCounts, Snapshot, TroubleLine
+from regency.cli.top.snapshot import (
+    BrokerLine,
+    ControllerLine,
+    EventLine,
+    GroupLine,
+    PartitionCounts,
+    Snapshot,
+    TroubleLine,
+)
 
 SMALL, LARGE = (80, 24), (200, 60)
 NOON = 1_780_000_000_000
@@ -256,3 +264,37 @@ def test_what_a_broker_refuses_now_is_told():
     assert lines[6].strip() == "refuses 35 produces/s: NOT_ENOUGH_REPLICAS"
     wide = shown(msgspec.structs.replace(CALM, brokers=[refusing, broker(2)]), LARGE)
     assert "CONNS" in wide[4].split() and "  1,200  " in wide[5] and "    ?  " in wide[6]
+
+
+GROUPS = [
+    GroupLine("etl", 2, 0, 90_000, False, CatchUp(-35.0)),
+    GroupLine("reports", 1, 3, 1200, False, CatchUp(40.0, 30.0)),
+    GroupLine("audit", 3, 1, 700, True, CatchUp()),
+    GroupLine("steady", 3, 1, 60, False, CatchUp(0.0)),
+    GroupLine("idle", 3, 12, 0, False, CatchUp(0.0, 0.0)),
+]
+
+
+def test_groups_are_told_with_how_their_lag_goes_on():
+    lines = shown(msgspec.structs.replace(CALM, groups=GROUPS), SMALL)
+    assert [line.split() for line in lines if line.split()[-1] in "123" and line.split()[0].isalpha()] == [
+        ["etl", "none", "90000", "grows", "by", "35/s", "2"],
+        ["reports", "3", "1200", "in", "30", "s", "1"],
+        ["audit", "1", ">700", "?", "3"],
+        ["steady", "1", "60", "stays", "so", "3"],
+        ["idle", "12", "0", "-", "3"],
+    ]
+
+
+def test_groups_are_filtered_and_make_room_for_what_is_looked_into():
+    snapshot = msgspec.structs.replace(CALM, groups=GROUPS)
+    assert [each.group for each in seen(snapshot, View(word="AUD")).groups] == ["audit"]
+    assert seen(snapshot, View(topic="flights")).groups == seen(snapshot, View(broker=2)).groups == []
+
+
+def test_many_groups_leave_room_for_the_rest():
+    many = [msgspec.structs.replace(GROUPS[0], group=f"group-{number}") for number in range(500)]
+    for size in (SMALL, LARGE):
+        lines = shown(msgspec.structs.replace(DISASTER, groups=many), size)
+        assert len(lines) <= size[1]
+        assert any(line.startswith("and ") and "more groups" in line for line in lines), size

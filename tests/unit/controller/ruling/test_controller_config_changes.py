@@ -154,31 +154,14 @@ def test_lists_are_added_to_and_taken_from_with_the_brokers_value_as_the_first(r
     ],
 )
 @pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "cleanup.policy"), (BROKER, "", "log.cleanup.policy")])
-def test_compaction_is_refused(ruled, operation, value, wanted, kind, name, key):
+def test_compaction_is_begun_by_a_change(ruled, operation, value, wanted, kind, name, key):
     ruled.write_topic("t", {0: [1]})
 
-    (refused,) = alter(ruled, ConfigAlteration(kind, name, (ConfigChange(key, operation, value),)))
+    (changed,) = alter(ruled, ConfigAlteration(kind, name, (ConfigChange(key, operation, value),)))
 
-    assert refused.error.name == "INVALID_CONFIG"
-    assert refused.message == (
-        f"{key}={wanted}: compaction is not offered yet; use delete, with retention.ms=-1 to keep records for ever."
-    )
-
-
-def test_compaction_that_another_tool_asked_for_may_stay_and_be_taken_back(ruled):
-    ruled.write_topic("t", {0: [1]})
-    path = paths.topic_config("t")
-    ruled.ensemble.put(path, znodes.encode_config({"cleanup.policy": "delete,compact"}))
-
-    (kept,) = alter(ruled, sets(TOPIC, "t", cleanup_policy="delete,compact", retention_ms="1000"), incremental=False)
-    assert kept.error.name == "NONE"
-    assert stored(ruled, path) == {"cleanup.policy": "delete,compact", "retention.ms": "1000"}
-    (refused,) = alter(
-        ruled, ConfigAlteration(TOPIC, "t", (ConfigChange("cleanup.policy", Operation.SUBTRACT, "delete"),))
-    )
-    assert refused.error.name == "INVALID_CONFIG"
-    alter(ruled, ConfigAlteration(TOPIC, "t", (ConfigChange("cleanup.policy", Operation.SUBTRACT, "compact"),)))
-    assert stored(ruled, path)["cleanup.policy"] == "delete"
+    assert changed.error.name == "NONE", changed.message
+    path = paths.topic_config("t") if kind == TOPIC else paths.DEFAULT_BROKER_CONFIG
+    assert stored(ruled, path) == {key: wanted}
 
 
 def test_what_is_not_incremental_replaces_everything(ruled):

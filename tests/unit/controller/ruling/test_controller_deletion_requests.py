@@ -127,6 +127,18 @@ def test_disable_delete_topic(forbidding):
     assert outcome.error is ErrorCode.TOPIC_DELETION_DISABLED
 
 
+def test_topics_of_brokers_are_not_deleted_unless_a_marker_says_so(three):
+    three.write_topic("__consumer_offsets", {0: [1, 2, 3]})
+
+    wanted = (TopicRef("__consumer_offsets"), TopicRef("t"))
+    refused, deleted = three.candidates[0].ask(DeleteTopics(wanted))
+
+    assert (refused.error, deleted.error) == (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE)
+    assert "__consumer_offsets" in three.term.context.topics
+    three.mark("__consumer_offsets")
+    assert "__consumer_offsets" not in three.term.context.topics
+
+
 def test_deleting_partially_deleted_topic(three):
     # DeleteTopicTest.testDeletingPartiallyDeletedTopic
     for broker in (1, 2, 3):

@@ -154,6 +154,16 @@ def test_a_topic_queued_for_deletion_is_refused(ruled):
 
 
 # ReassignPartitionsClusterTest.shouldCreatePartitionsForTopicNotInReassignment
+def test_topics_of_brokers_get_no_more_partitions(ruled):
+    ruled.write_topic("__consumer_offsets", {0: [1, 2]})
+
+    (refused,) = grow(ruled, MorePartitions("__consumer_offsets", 3))
+
+    assert refused.error.name == "INVALID_TOPIC_EXCEPTION"
+    assert "every group" in refused.message
+    assert len(assignment(ruled, "__consumer_offsets")) == 1
+
+
 def test_only_the_topic_that_is_being_reassigned_is_refused(ruled):
     ruled.write_topic("still", {0: [1]})
     moving = TopicAssignment("t", {0: ReplicaAssignment((3, 1), adding=(3,), removing=(1,))})

@@ -78,14 +78,12 @@ def test_refused_topic_says_why_and_leaves_nothing(ruled, topic, error, message)
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
-def test_a_topic_that_wants_to_be_compacted_is_refused(ruled, policy):
-    writes = len(ruled.ensemble.writes)
+def test_a_topic_may_be_created_to_be_compacted(ruled, policy):
+    (created,) = create(ruled, NewTopic("t", 1, 1, configs={"cleanup.policy": policy}))
 
-    (refused,) = create(ruled, NewTopic("t", 1, 1, configs={"cleanup.policy": policy}))
-
-    assert refused.error.name == "INVALID_CONFIG"
-    assert f"cleanup.policy={policy}: compaction is not offered yet; use delete" in refused.message
-    assert len(ruled.ensemble.writes) == writes
+    assert created.error.name == "NONE", created.message
+    path = paths.topic_config("t")
+    assert znodes.decode_config(path, ruled.ensemble.nodes[path].data) == {"cleanup.policy": policy}
 
 
 def test_topic_takes_the_brokers_defaults(ruled):

@@ -53,7 +53,7 @@ class Replica:
         below = [known for known in self.epochs if known <= epoch]
         return EpochEndOffset(LeaderEpoch(below[-1]), Offset(self.log_start_offset + len(below)))
 
-    def append_fetched(self, fetched: FetchedPartition) -> None:
+    def append_fetched(self, fetched: FetchedPartition, offset: int) -> None:
         if self.fails is not None:
             raise self.fails
         self.epochs.extend(fetched.records)

@@ -77,7 +77,7 @@ def test_a_log_that_is_cut_at_its_own_start_stays_there(logic, make_replica, ans
 
 def test_a_raised_log_start_without_divergence_drops_nothing(logic, make_replica, answer) -> None:
     replica = make_replica(A, 2, 2, 2)
-    replica.append_fetched = lambda _: None
+    replica.append_fetched = lambda *_: None
     logic.add(replica, NOW)
     answer(logic, 0, a=FetchedPartition(ErrorCode.NONE, Offset(3), Offset(3)))
     assert (replica.epochs, replica.log_start_offset) == ([2, 2, 2], 0)
