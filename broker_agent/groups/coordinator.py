@@ -61,6 +61,8 @@ SURVEYED_AT_ONCE: Final = 200
 """Offsets in one step of a survey."""
 MOST_TOGETHER_BYTES: Final = 256 << 10
 """Keys and values of appends that are written as one batch: far below `max.message.bytes`, 1 MiB unless it is set."""
+COMMITTED_MS: Final = 10
+"""Pause before it is looked again whether replicas have what was loaded: a new leader learns that by their fetches."""
 RETRY_MS: Final = 1_000
 """Pause before a partition that could not be loaded, or a count that could not be read, is tried again."""
 
@@ -338,7 +340,18 @@ class GroupCoordinator:
                 self._load_again(led, error)
                 return
             yield
+        self._serve(led, load, began)
+
+    def _serve(self, led: Led, load: Load, began: int) -> None:
+        """Begin to serve what was loaded as soon as it is committed."""
         if not self._is_current(led):
+            return
+        read = self._replicas.read_led(led.partition, load.end, 0)
+        if isinstance(read, ErrorCode):
+            self._load_again(led, LoadFailed(f"{led.partition} cannot be read any more: {read.name}"))
+            return
+        if read.high_watermark < load.end:
+            self._later(COMMITTED_MS, lambda: self._serve(led, load, began))
             return
         crash_point("groups.load.before_serving")
         led.loaded = True

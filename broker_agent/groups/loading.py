@@ -1,7 +1,8 @@
 """Reading a partition of `__consumer_offsets` into its shard, in steps, from the log start to the log end.
 
-To the log end and not the high watermark: what this broker leads from now on is never cut off again, and commits that
-were confirmed may lie above the high watermark that it knows of. Source: GroupMetadataManager.loadGroupsAndOffsets.
+To the log end and not the high watermark: commits that were confirmed may lie above the high watermark that a new
+leader knows of. And it is loaded only when the high watermark is there (Kafka does not wait): what lies above it may
+never have been confirmed, and the next leader may not have it. Source: GroupMetadataManager.loadGroupsAndOffsets.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Loads(Protocol):
 
 
 class Load:
-    """One attempt to load a partition. `records` counts what was read."""
+    """One attempt to load a partition. `records` counts what was read, `end` is where that ends."""
 
     def __init__(
         self, partition: TopicPartition, read: Callable[[Offset, int], LedRead | ErrorCode], shard: Loads, most: int
@@ -60,6 +61,7 @@ class Load:
         self._most = min(most, READ_BYTES)
         self._undecided: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
         """Records of transactions without a marker yet, with their batch's offset, by producer: later ones win."""
+        self.end = Offset(0)
         self.records = 0
         self.unusable = 0
         """Records that could not be taken in."""
@@ -71,6 +73,7 @@ class Load:
             read = self._read(offset, self._most)
             if isinstance(read, ErrorCode):
                 raise LoadFailed(f"{self._partition} cannot be read from {offset} on: {read.name}")
+            self.end = read.log_end
             try:
                 following = yield from self._take(read.records, max(offset, read.log_start))
             except (CorruptBatch, CodecMissing) as error:

@@ -127,8 +127,19 @@ class _DelayedDelete(DelayedOperation):
             if outcome is not None and (outcome.error is not ErrorCode.NONE or partition in self.written):
                 self._results[partition] = outcome
                 self._open.discard(partition)
+                if not self._open:
+                    self._open = {each for each in self._required if self._is_undone(each)}
         return not self._open
 
+    def _is_undone(self, partition: TopicPartition) -> bool:
+        """Whether a follower was started anew while other partitions were waited for, and has the records again."""
+        done = self._results[partition].error is ErrorCode.NONE
+        return done and self._path.outcome(partition, self._required[partition]) is None
+
     def finish(self) -> None:
+        for partition in [each for each in self._required if self._is_undone(each)]:
+            self._results[partition] = DeletedRecords(
+                ErrorCode.REQUEST_TIMED_OUT, self._results[partition].low_watermark
+            )
         crash_point("replication.delete.before_answer")
         self._respond(self._results)

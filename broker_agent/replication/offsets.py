@@ -25,7 +25,7 @@ GREATEST_TIMESTAMP = -3
 
 
 class LedRead(NamedTuple):
-    """Whole batches of a partition that this broker leads, and where its log begins and ends.
+    """Whole batches of a partition that this broker leads, where its log begins and ends, and how far it is committed.
 
     None: nothing is left, though the log may end above the offset that was asked for.
     """
@@ -33,6 +33,7 @@ class LedRead(NamedTuple):
     records: Buffer
     log_start: Offset
     log_end: Offset
+    high_watermark: Offset
 
 
 class OffsetQueries:
@@ -93,7 +94,7 @@ class OffsetQueries:
             return ErrorCode.CORRUPT_MESSAGE
         except LogStorageError:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return LedRead(read.records, log.log_start_offset, end)
+        return LedRead(read.records, log.log_start_offset, end, log.high_watermark)
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current: LeaderEpoch, epoch: LeaderEpoch

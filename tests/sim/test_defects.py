@@ -84,7 +84,7 @@ def test_a_defect_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_defect_is_looked_for_where_nothing_is_reconciled_unless_it_is_of_the_reconcile() -> None:
-    shape = shape_of("deep", 1)
+    shape = shape_of("deep", 1)._replace(grouped=False)
     assert exposing(shape, "") == exposing(shape, "never-reconciled") == shape
     exposed = exposing(shape, "errors-forgotten")
     assert exposed == shape.unreconciled() != shape

@@ -100,7 +100,7 @@ def ruling_endpoint(world: World) -> str | None:
 
 
 def _new_topic(topic: TopicShape) -> NewTopic:
-    configs = {"min.insync.replicas": str(topic.min_insync)}
+    configs = {"min.insync.replicas": str(topic.min_insync), **dict(topic.configs)}
     if topic.unclean:
         configs["unclean.leader.election.enable"] = "true"
     return NewTopic(topic.name, topic.partitions, topic.replication_factor, (), configs)

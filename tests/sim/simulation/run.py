@@ -30,6 +30,7 @@ from simulation.faults.injector import LONGEST_US, Injector, aftershocks
 from simulation.faults.plan import Fault, fitted, plan
 from simulation.faults.points import Points, crash_point_names, favourites
 from simulation.faults.stage import Told
+from simulation.groups import Groups, in_pieces
 from simulation.judging.invariants import broken
 from simulation.judging.judges import InvariantBroken, Judges
 from simulation.kernel.clock import Trace
@@ -134,6 +135,7 @@ def _run(seed: int, shape: Shape, trace: Trace | None, defect: str) -> RunResult
         stack.enter_context(run_.points.watching())
         stack.enter_context(cut(shape.profile, seed))
         stack.enter_context(slowly(shape, seed))
+        stack.enter_context(in_pieces(shape, seed))
         stack.enter_context(planted(defect))
         stack.enter_context(log_lines(scheduler))
         try:
@@ -172,6 +174,7 @@ class _Run:
         self.world = World(scheduler, shape)
         self.judges = Judges(self.world)
         self.workload = Workload(self.world, self.judges.facts)
+        self.groups = Groups(self.world, self.judges.facts, seed)
         self._faults = plan(shape, seed)
         self.fault_counts: Counter[str] = Counter()
         """Faults that happened, by what reports call them."""
@@ -188,6 +191,7 @@ class _Run:
             delay = scheduler.random.randrange(SECOND_US)
             scheduler.at(delay, partial(self.world.start_agent, broker))
         Admin(self.world, shape.topics, self.workload.start)
+        self.groups.start()
         self.judges.begin()
         scheduler.run_until(int(shape.heal_s * SECOND_US))
         self.world.note("heal", "world", "everything works again")
@@ -196,6 +200,7 @@ class _Run:
         self.world.heal()
         scheduler.run_until(max(scheduler.now_us + QUIET_US, int(shape.least_s * SECOND_US) - END_US))
         self.workload.stop()
+        self.groups.settle()
         self._converge()
         verdict = self._judge()
         if not verdict.clean:
@@ -211,6 +216,7 @@ class _Run:
                 if process is not None:
                     process.kill()
         self.workload.end()
+        self.groups.close()
         self._scheduler.close()
 
     def _converge(self) -> None:
@@ -222,7 +228,8 @@ class _Run:
             if scheduler.now_us >= deadline:
                 raise NotConverged(f"not converged {patience_s:.0f} s after healing: {'; '.join(reasons)}")
             scheduler.run_until(scheduler.now_us + LOOK_US)
-            reasons = self.workload.unfinished() or self._mover.unfinished() or self.judges.not_converged()
+            reasons = self.workload.unfinished() or self._mover.unfinished() or self.groups.unfinished()
+            reasons = reasons or self.judges.not_converged()
         self.world.note("heal", "world", "converged")
         self.workload.drained()
         scheduler.run_until(scheduler.now_us + LAST_POLLS_US)
@@ -260,16 +267,25 @@ class _Run:
             clients.kill_client,
             clients.seek,
             clients.look_again,
-            clients.recreating,
-            facts.removed.add,
+            self._recreating,
+            self._removing,
             lost,
             facts.compacted.add,
         )
         liked = favourites(_names(), self._seed)
         return Injector(self.world, self.points, _names(), liked, told, self.fault_counts)
 
+    def _recreating(self, topic: str) -> None:
+        self.groups.rules.gone_topics.add(topic)
+        self.workload.recreating(topic)
+
+    def _removing(self, topic: str) -> None:
+        self.groups.rules.gone_topics.add(topic)
+        self.judges.facts.removed.add(topic)
+
     def _judge(self) -> Verdict:
         self.workload.end()
+        self.groups.end()
         self.judges.check_reads(self.workload.reads)
         return judge(self.workload.history(), self.workload.allowed())
 

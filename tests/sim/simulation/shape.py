@@ -24,6 +24,9 @@ reconcile would mend in passing has to come right by itself.
 
 RECONCILE_MS: Final = 4_000
 
+GROUPED: Final = 0.45
+"""The share of deep schedules without drills in which there are consumer groups: a third of all."""
+
 
 class TopicShape(NamedTuple):
     """A topic that is created at the start."""
@@ -34,6 +37,8 @@ class TopicShape(NamedTuple):
     min_insync: int
     unclean: bool = False
     """Whether a leader may be elected from outside the ISR."""
+    configs: tuple[tuple[str, str], ...] = ()
+    """More settings."""
 
 
 class Storage(NamedTuple):
@@ -47,6 +52,27 @@ class Storage(NamedTuple):
     flush_ms: int = NEVER
     retention_ms: int = UNLIMITED
     roll_ms: int = NEVER
+
+
+OFFSETS_MIN_INSYNC: Final = 2
+"""min.insync.replicas of the topic that groups are kept in."""
+
+
+class GroupMembers(NamedTuple):
+    """A consumer group: how many members it has of either kind (KIP-345)."""
+
+    dynamic: int
+    static: int
+
+
+class GroupShape(NamedTuple):
+    """The consumer groups of a run, and the topic they are kept in."""
+
+    partitions: int
+    segment_bytes: int
+    groups: tuple[GroupMembers, ...]
+    faults: int
+    """What befalls coordinators, beside all that befalls brokers."""
 
 
 class Shape(NamedTuple):
@@ -79,6 +105,9 @@ class Shape(NamedTuple):
     """Whether brokers' wall clocks are set right in the end, or all must be well although they are wrong."""
     reconcile_ms: int = RECONCILE_MS
     """How often controllers compare what agents host with what they shall; `NEVER` for never."""
+    possible_groups: GroupShape | None = None
+    """The groups that there are if there are any: drawn by themselves, so that they change no run without."""
+    grouped: bool = False
 
     @property
     def reconciles(self) -> bool:
@@ -88,6 +117,11 @@ class Shape(NamedTuple):
     def reconciled(self) -> Shape:
         """The same run, in which that is done."""
         return self if self.reconciles else self._replace(reconcile_ms=RECONCILE_MS)
+
+    @property
+    def groups(self) -> GroupShape | None:
+        """The consumer groups of the run."""
+        return self.possible_groups if self.grouped else None
 
     def unreconciled(self) -> Shape:
         """The same run, in which nothing mends in passing what was sent wrongly, or not at all."""
@@ -135,7 +169,18 @@ def shape_of(profile: str, seed: int) -> Shape:
         random.Random(f"balance {seed}").choice((0, 0, 1, 3)),
         reconcile_ms=NEVER if seed % DRILL_EVERY == _UNRECONCILED else RECONCILE_MS,
     )
-    return shape if seed % DRILL_EVERY == 0 else _with_time(shape, chance)
+    if seed % DRILL_EVERY == 0:
+        return shape
+    shape = _with_time(shape, chance)
+    return shape._replace(possible_groups=_groups(seed), grouped=random.Random(f"groups {seed}").random() < GROUPED)
+
+
+def _groups(seed: int) -> GroupShape:
+    chance = random.Random(f"shape of groups {seed}")
+    number = chance.choice((1, 1, 2))
+    groups = [GroupMembers(chance.choice((1, 2, 2, 3)), chance.choice((0, 0, 1, 2))) for _ in range(number)]
+    segment_bytes = chance.choice((1 << 20, 4_000, 1_500))
+    return GroupShape(chance.choice((1, 2)), segment_bytes, tuple(groups), chance.randint(2, 7))
 
 
 def _with_time(shape: Shape, chance: random.Random) -> Shape:
@@ -204,4 +249,8 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         default_replication_factor=3,
         regency_loop_watchdog_ms=5_000,
         regency_reconcile_interval_ms=shape.reconcile_ms,
+        group_min_session_timeout_ms=1_000,
+        group_initial_rebalance_delay_ms=500,
+        offsets_commit_timeout_ms=2_000,
+        offsets_retention_check_interval_ms=5_000,
     )

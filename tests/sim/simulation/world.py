@@ -76,6 +76,8 @@ class World:
         """Told of every agent whose data loop stands still from now on."""
         self.on_started: list[Callable[[SimAgent], None]] = []
         """Told of every agent process that begins."""
+        self.turn_us: Callable[[], int] | None = None
+        """How long long work on a data loop waits for its next turn; None where there are no groups."""
 
     @property
     def controllers(self) -> dict[BrokerId, SimController]:
@@ -92,7 +94,15 @@ class World:
         host.starts += 1
         process = Process(self.scheduler, f"agent-{broker}", incarnation=host.starts, clock=host.clock)
         settings = settings_of(self.shape, broker)
-        agent = SimAgent(self.scheduler, self.network, process, settings, host.disk.mount(process), self._open_session)
+        agent = SimAgent(
+            self.scheduler,
+            self.network,
+            process,
+            settings,
+            host.disk.mount(process),
+            self._open_session,
+            turn_us=self.turn_us,
+        )
         host.agent = agent
         self.agents = {each: host.agent for each, host in self.hosts.items() if host.agent is not None}
         process.on_death(lambda: self._agent_died(host, agent))

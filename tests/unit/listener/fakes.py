@@ -66,7 +66,7 @@ class FakeReplicas:
         self.leading = watcher
 
     def read_led(self, tp: TopicPartition, offset: Offset, max_bytes: int) -> LedRead:
-        return LedRead(b"", Offset(0), Offset(0))
+        return LedRead(b"", Offset(0), Offset(0), Offset(0))
 
     def append_own(
         self,

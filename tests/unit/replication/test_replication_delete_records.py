@@ -121,6 +121,23 @@ def test_a_replica_whose_broker_dies_is_not_waited_for_any_more(led) -> None:
     assert answers == [DeletedRecords(ErrorCode.NONE, Offset(3))]
 
 
+def test_what_a_follower_has_again_when_time_is_up_is_not_deleted(led) -> None:
+    other = TopicPartition("flights", 1)
+    led.lead(1, partition=other)
+    led[1].produce("f", partition=other)
+    led.advance(1_000)
+    answers: list[dict[TopicPartition, DeletedRecords]] = []
+    led[1].manager.delete_records(TIMEOUT_MS, {TP: Offset(3)}, lambda results: None)
+    led.advance(1_000)
+    led.sever(1, 3)
+    led[1].manager.delete_records(TIMEOUT_MS, {TP: Offset(3), other: Offset(1)}, answers.append)
+    led.advance(1_000)
+    assert answers == []
+    led.peers.epochs[led[3].id] += 1  # it is started anew, and begins where it did long ago
+    led.advance(TIMEOUT_MS)
+    assert [each.error for each in answers[0].values()] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+
+
 def test_who_waits_hears_that_the_leader_has_changed(led) -> None:
     led.sever(1, 3)
     answers = ask(led[1], 3)

@@ -44,6 +44,7 @@ from simulation.cluster.channels import CONTROL, KAFKA, ControlAsked, dialing, e
 from simulation.cluster.controller import SimShutdown
 from simulation.cluster.edges import SimCleaner, SimLoop, SimTimer, SimWorker, driven
 from simulation.cluster.fetching import FetchAsked, FetchServer, OffsetsAsked, SimTransport
+from simulation.cluster.grouping import GroupAsked, GroupServer
 from simulation.judging.invariants import broken
 from simulation.kernel.scheduler import Process, Scheduler
 from simulation.kernel.threads import new_uuid
@@ -123,7 +124,10 @@ class SimAgent:
         settings: BrokerSettings,
         disk: Disk,
         open_session: Callable[[Process], ZkSession],
+        *,
+        turn_us: Callable[[], int] | None = None,
     ) -> None:
+        """`turn_us`: how long what is put off by no time waits for its turn; None: not at all, without groups."""
         self.process = process
         self.settings = settings
         self.broker_id = settings.broker_id
@@ -150,6 +154,11 @@ class SimAgent:
         self._open_session = open_session
         self._host = host_of(settings.broker_id)
         self._loop = SimLoop(scheduler, process)
+        self._turn_us = turn_us
+        self.is_rightful: Callable[[str], bool] = lambda _group_id: True
+        """Says of a group whether ZooKeeper has this agent lead it."""
+        self.groups: GroupServer | None = None
+        """Once clients are served."""
         self._zookeeper_worker = SimWorker(scheduler, process, self._loop, "zookeeper")
         self._adapters = self._make_adapters(disk)
         self._session: ZkSession | None = None
@@ -163,6 +172,11 @@ class SimAgent:
 
     def post(self, work: Callable[[], None]) -> None:
         self._loop.post(work)
+
+    @property
+    def parts(self) -> Parts | None:
+        """What it is made of; None until its logs are open."""
+        return self._parts
 
     @property
     def metadata(self) -> MetadataCache:
@@ -255,11 +269,29 @@ class SimAgent:
             new_id=lambda: self._scheduler.random.randrange(1, 2**31 - 1),
         )
         server = FetchServer(parts.replicas, sessions, parts.metadata, self.process.clock.monotonic_ms)
+        groups = self.groups = GroupServer(
+            parts.groups,
+            parts.metadata,
+            self.broker_id,
+            self.process.clock.wall_ms,
+            self.is_rightful,
+        )
 
         def serve(request: Any, respond: Respond) -> Callable[[], None] | None:
+            if isinstance(request, GroupAsked):
+                groups.serve(request, respond)
+                return None
             return self._serve_kafka(parts.replicas, server, parts.session, request, respond)
 
         self._listen(KAFKA, serve, of_loop=True)
+        if self._turn_us is not None:
+            self._stack.callback(self._loop.call, parts.groups.close, timeout_ms=LOOP_TIMEOUT_MS)
+
+    def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
+        if delay_ms or self._turn_us is None:
+            self._loop.later(delay_ms, work)
+        else:
+            self._scheduler.at(self._turn_us(), work, self.process, of_loop=True)
 
     def _start_reporter(self, parts: Parts) -> None:
         """The host has its controller process from `World`."""
@@ -299,7 +331,7 @@ class SimAgent:
         return Adapters(
             clock=process.clock,
             loop=self._loop,
-            later=self._loop.later,
+            later=self._later,
             timer=SimTimer(scheduler, process),
             worker=PatientWorker(SimWorker(scheduler, process, self._loop, "worker"), self._loop.later),
             zookeeper_worker=self._zookeeper_worker,

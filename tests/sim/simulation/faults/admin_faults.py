@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from regency.controller.reassignment.requests import AlterReassignments
+from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model import znodes
 from regency.model.facts import ReplicaAssignment, TopicAssignment
 from regency.model.ids import BrokerId, TopicId, TopicPartition, ZkVersion
@@ -16,7 +17,7 @@ from simulation.cluster.controller import Asked
 from simulation.deletions import Deletion
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.stage import Deed, Stage
-from simulation.shape import TopicShape
+from simulation.shape import OFFSETS_MIN_INSYNC, TopicShape
 from simulation.world import Host
 
 Settings = tuple[tuple[str, tuple[str, ...]], ...]
@@ -253,6 +254,7 @@ class _AdminFaults:
         """As many replicas as now, one more or one fewer, but enough for min.insync.replicas."""
         brokers = list(self._world.hosts)
         least = next((each.min_insync for each in self._world.shape.topics if each.name == topic), 1)
+        least = OFFSETS_MIN_INSYNC if topic == OFFSETS_TOPIC else least
         factor = len(now.target) + chance.choice((0, 0, 0, -1, 1))
         return tuple(chance.sample(brokers, max(least, 1, min(factor, len(brokers)))))
 

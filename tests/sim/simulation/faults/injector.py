@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from regency.model.ids import BrokerId
+from regency.kafka.groups.placement import OFFSETS_TOPIC
+from regency.model import znodes
+from regency.model.ids import BrokerId, TopicPartition, ZkVersion
+from regency.model.znodes import paths
 from simulation.cluster.channels import host_of
 from simulation.faults import (
     admin_faults,
@@ -33,9 +36,9 @@ from simulation.faults import (
 )
 from simulation.faults.plan import SECOND_US, Fault, Kind
 from simulation.faults.points import Points
-from simulation.faults.stage import Deed, Stage, Told
+from simulation.faults.stage import Deed, Stage, Told, Undo
 from simulation.shape import Shape
-from simulation.world import World
+from simulation.world import Host, World
 
 
 class Injector:
@@ -74,6 +77,7 @@ class Injector:
             **memory_faults.deeds(stage),
             **stranger_faults.deeds(stage),
             **log_faults.deeds(stage),
+            Kind.COORDINATOR: self._befall_coordinator,
             Kind.KILL_CLIENT: lambda fault, _host: told.kill_client(fault.detail),
         }
 
@@ -96,6 +100,47 @@ class Injector:
                 undo()
 
             self._stage.later(fault.for_us, over)
+
+    def _befall_coordinator(self, fault: Fault, host: Host) -> Undo | None:
+        """Whoever keeps a partition of groups meets what may befall any broker, or another one is to keep it."""
+        chance = fault.chance()
+        led = _coordinators(self._world)
+        if led:
+            host = self._world.hosts[chance.choice(led)]
+        kind = chance.choice(COORDINATORS)
+        self._stage.note(host.name, "the coordinator: %s", kind.value)
+        return self._deeds[kind](fault._replace(kind=kind, broker=host.broker), host)
+
+
+COORDINATORS = (
+    Kind.BOUNCE,
+    Kind.KILL_AGENT,
+    Kind.STOP_AGENT,
+    Kind.PAUSE_AGENT,
+    Kind.ISOLATE,
+    Kind.ZK_CUT,
+    Kind.ZK_EXPIRE,
+    Kind.RESET,
+    Kind.LOSE_ANSWERS,
+    Kind.LATE,
+    Kind.SLOW_STEPS,
+    Kind.LEAVE_AND_STAY,
+    Kind.ELECT_PREFERRED,
+    Kind.ELECT_PREFERRED,
+)
+"""What befalls coordinators of groups."""
+
+
+def _coordinators(world: World) -> list[BrokerId]:
+    """Who leads partitions of the topic of groups, in their order."""
+    found: list[BrokerId] = []
+    for number in range(world.partitions_of(OFFSETS_TOPIC)):
+        path = paths.partition_state(TopicPartition(OFFSETS_TOPIC, number))
+        held = world.zookeeper.read(path)
+        if held is not None:
+            leader = znodes.decode_state(path, held.data, zk_version=ZkVersion(0)).leader_and_isr.leader
+            found += [leader] if leader in world.hosts else []
+    return found
 
 
 SHOCKS = 3

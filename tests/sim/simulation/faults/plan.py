@@ -104,6 +104,7 @@ class Kind(Enum):
     DRILL_LOST_TAILS = "drill: the tail of a deposed leader is lost"
     DRILL_FORGETTING = "drill: replicas are lost from memory, and who rules ends"
     DRILL_DELETIONS = "drill: a topic is deleted while who has to do with it is dead"
+    COORDINATOR = "something befalls the coordinator of a group"
 
 
 class Fault(NamedTuple):
@@ -271,6 +272,7 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
     kind = drill_of(shape, seed)
     faults = _by_chance(shape, seed) + _beside(shape, seed) if kind is None else _drill(shape, seed, kind)
+    faults += _of_groups(shape, seed)
     faults.sort(key=lambda fault: fault.at_us)
     return faults if shape.reconciles else [fault for fault in faults if fault.kind not in OF_MEMORY]
 
@@ -312,6 +314,21 @@ def _beside(shape: Shape, seed: int) -> list[Fault]:
     return faults
 
 
+def _of_groups(shape: Shape, seed: int) -> list[Fault]:
+    """What befalls coordinators where there are groups."""
+    if shape.groups is None:
+        return []
+    chance = random.Random(f"coordinators {seed}")
+    first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
+    faults: list[Fault] = []
+    for _ in range(shape.groups.faults):
+        broker, other = chance.sample(range(1, shape.brokers + 1), 2)
+        at_us = chance.randrange(first, last - 2 * SECOND_US)
+        for_us = min(int(chance.choice((0.5, 2.0, 6.0)) * (0.5 + chance.random()) * SECOND_US), last - at_us)
+        faults.append(Fault(at_us, Kind.COORDINATOR, broker, other, for_us, chance.random(), lossy=False))
+    return faults
+
+
 def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
     """One drill as often as there is time for, on brokers by chance."""
     chance = random.Random(f"drill {seed}")
@@ -328,7 +345,8 @@ def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
 
 def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     """A few kinds, so that a run goes deep into how they meet; now and then all of them."""
-    every = [kind for kind in Kind if kind not in DRILLS and kind not in {each for each, _, _ in BESIDE}]
+    apart = {Kind.COORDINATOR, *DRILLS, *(each for each, _, _ in BESIDE)}
+    every = [kind for kind in Kind if kind not in apart]
     if shape.profile == "quick":
         every.remove(Kind.CRASH_AT_DISK)
     if chance.random() < 0.2:

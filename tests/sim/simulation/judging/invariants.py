@@ -215,6 +215,29 @@ _TABLE: Final = (
         "KAFKA-10314",
     ),
     Invariant("metadata-holds", "The controller epoch of an agent's metadata never goes back.", _DESIGN_6),
+    # Of consumer groups
+    Invariant(
+        "commits-kept",
+        "What is committed of a group, as who leads it tells, is the last that was, and nothing else.",
+        "own rule",
+    ),
+    Invariant(
+        "one-assignment-per-generation",
+        "A member of a generation has one assignment in it, which was made in it.",
+        "own rule",
+    ),
+    Invariant(
+        "old-generations-refused",
+        "Nothing is taken from a member of a generation after which another one has got its assignments.",
+        "own rule",
+    ),
+    Invariant("answered-once", "A coordinator answers no request twice.", "own rule"),
+    Invariant("owned-once", "No two members of one generation own the same partition.", "own rule"),
+    Invariant(
+        "sessions-kept",
+        "A member that has said in time that it lives is known, in its generation, also where its coordinator moves.",
+        "own rule",
+    ),
     # At the end
     Invariant("converged", "After the last fault has healed everything is well again in 30 s.", _DESIGN_6),
     Invariant("history", "What clients were told and saw fits one log per partition.", "own rule"),

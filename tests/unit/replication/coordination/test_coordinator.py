@@ -69,6 +69,33 @@ def test_groups_move_with_their_partition(cluster, coordination, coordinate) -> 
     assert other.committed() == 5
 
 
+def test_nothing_is_told_of_a_commit_that_the_next_leader_may_not_have(cluster, coordination, coordinate) -> None:
+    cluster.sever(1, 3)
+    answers = coordination.commit()
+    coordination.settle()
+    other = coordinate(2)
+    cluster.sever(2, 3)
+    cluster.lead(2, partition=HOME)
+    other.advance(1_000)
+    assert answers == [{READ: ErrorCode.NOT_COORDINATOR}]
+    assert other.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "broker 3 is in sync, and does not have it"
+    cluster.lead(3, partition=HOME)
+    assert other.committed() is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_replicas_have_at_last_is_served(cluster, coordination, coordinate) -> None:
+    cluster.sever(1, 3)
+    coordination.commit()
+    coordination.settle()
+    other = coordinate(2)
+    cluster.sever(2, 3)
+    cluster.lead(2, partition=HOME)
+    other.advance(1_000)
+    cluster.heal()
+    other.advance(1_000)
+    assert other.committed() == 5
+
+
 def test_a_join_that_waits_is_told_once_that_the_group_has_moved(cluster, coordinate) -> None:
     coordination = coordinate(1, group_initial_rebalance_delay_ms=3_000)
     cluster.lead(1, partition=HOME)
