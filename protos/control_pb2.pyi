@@ -227,7 +227,7 @@ class DescribeReplicasResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReplicaDescriptions, _Mapping]]] = ...) -> None: ...
 
 class ReplicaDescriptions(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "error_code", "leader_epoch", "last_batch_epoch", "log_start_offset", "log_end_offset", "high_watermark")
+    __slots__ = ("topic", "topic_id", "partition", "error_code", "leader_epoch", "last_batch_epoch", "log_start_offset", "log_end_offset", "high_watermark", "epochs_len", "epoch", "epoch_start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +237,9 @@ class ReplicaDescriptions(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_LEN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_START_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: _containers.RepeatedScalarFieldContainer[int]
@@ -246,7 +249,10 @@ class ReplicaDescriptions(_message.Message):
     log_start_offset: _containers.RepeatedScalarFieldContainer[int]
     log_end_offset: _containers.RepeatedScalarFieldContainer[int]
     high_watermark: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., error_code: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., last_batch_epoch: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ...) -> None: ...
+    epochs_len: _containers.RepeatedScalarFieldContainer[int]
+    epoch: _containers.RepeatedScalarFieldContainer[int]
+    epoch_start: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[_Iterable[int]] = ..., error_code: _Optional[_Iterable[int]] = ..., leader_epoch: _Optional[_Iterable[int]] = ..., last_batch_epoch: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[_Iterable[int]] = ..., log_end_offset: _Optional[_Iterable[int]] = ..., high_watermark: _Optional[_Iterable[int]] = ..., epochs_len: _Optional[_Iterable[int]] = ..., epoch: _Optional[_Iterable[int]] = ..., epoch_start: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ShutDownRequest(_message.Message):
     __slots__ = ("header",)

@@ -187,6 +187,10 @@ def encode_descriptions(
         message.log_start_offset.append(replica.log_start_offset if replica else -1)
         message.log_end_offset.append(replica.log_end_offset if replica else -1)
         message.high_watermark.append(replica.high_watermark if replica else -1)
+        epochs = replica.epochs if replica else ()
+        message.epochs_len.append(len(epochs))
+        message.epoch.extend(epoch for epoch, _ in epochs)
+        message.epoch_start.extend(start for _, start in epochs)
     return message
 
 

@@ -92,6 +92,10 @@ class Unsettled(NamedTuple):
     """A checkpoint may have a log start above the log's own: what is appended below would be dropped."""
     cleaned: bool = False
     """A checkpoint may say that what is appended next has been compacted."""
+    tail: bool = False
+    """Where the newest file was cut off: the old tail that comes back would stand in place of what is appended then,
+    and a replica that tells how far its log goes would pass it off as committed (docs/concepts/durability.md).
+    """
 
 
 SETTLED = Unsettled()
@@ -224,8 +228,10 @@ class LogCore:
     @property
     def unsettled_paths(self) -> list[Path]:
         """What has to be synced before the log is settled."""
-        snapshot = [offset_file(self.directory, self._log_end, SNAPSHOT)] if self.unsettled.producers else []
-        return [*snapshot, self.directory] if self.unsettled.names else []
+        unsettled, active = self.unsettled, self._segments.active
+        tail = [active.log.path] if unsettled.tail else []
+        snapshot = [offset_file(self.directory, self._log_end, SNAPSHOT)] if unsettled.producers else []
+        return [*tail, *snapshot, self.directory] if unsettled.names else tail
 
     def settled(self) -> None:
         """The disk knows everything that was unsettled."""
@@ -234,7 +240,7 @@ class LogCore:
         self.unsettled = SETTLED
 
     def sync_cut_later(self) -> None:
-        """Have it on the disk soon where the log was cut off: in the newest file, as rolls sync the others."""
+        """Have it on the disk soon where recovery cut the log off: in the newest file, as rolls sync the others."""
         self._services.cuts.later(self._segments.active.log.path, self.home.failed)
 
     def _write(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> None:
@@ -402,10 +408,9 @@ class LogCore:
         self._services.trash.put(removed, self.config.file_delete_delay_ms)
         crash_point("log.truncation.before_snapshots")
         remove_snapshots(self._services.disk, self.directory, above)
-        self._unsettle(names=bool(above or removed), start=start_lowered)
+        self._unsettle(names=bool(above or removed), start=start_lowered, tail=True)
         crash_point("log.truncation.before_cut")
         cut.segment.truncate(cut.position, cut.end)
-        self.sync_cut_later()
 
     def _drop_epochs(self) -> None:
         """Forget epochs that begin where the log ends."""
@@ -427,6 +432,8 @@ class LogCore:
     def _settle(self) -> None:
         """Have the disk know everything now, at the cost of some syncs: where no caller waited. Raises OSError."""
         self._settle_names()
+        if self.unsettled.tail:
+            self._services.disk.sync_path(self._segments.active.log.path)
         if self.unsettled.point or self.unsettled.start or self.unsettled.cleaned:
             self.on_lowered(self.unsettled)
         self.unsettled = SETTLED
@@ -437,6 +444,7 @@ class LogCore:
             for path in self.unsettled_paths:
                 self._services.disk.sync_path(path)
             self._names_settled()
+            self._is_known(tail=True)
 
     def _names_settled(self) -> None:
         """Nothing that was dropped can come back: the epoch file, which may alone know its epochs, forgets them too."""

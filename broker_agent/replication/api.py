@@ -118,6 +118,8 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
     role: HostedRole = HostedRole.NONE
     damage: str = ""
     """Where reads found its files damaged, for people."""
+    epochs: tuple[tuple[LeaderEpoch, Offset], ...] = ()
+    """Where each leader epoch known of the log begins, ascending."""
 
 
 class ActiveProducer(msgspec.Struct, frozen=True):

@@ -67,6 +67,7 @@ def described(partition: Partition, role: HostedRole) -> ReplicaDescription:
         partition.leader_broker_epoch,
         role,
         log.damage,
+        log.epoch_entries,
     )
 
 
@@ -84,4 +85,5 @@ def described_log(name: TopicPartition, log: PartitionLog) -> ReplicaDescription
         log.log_start_offset,
         log.last_batch_epoch,
         str(log.home.path),
+        epochs=log.epoch_entries,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,7 +36,7 @@ ELECTED_BECAUSE: Final = ("offline", REASSIGN, "preferred", "controlled_shutdown
 
 
 class LogEnd(NamedTuple):
-    """How far a replica's log goes. Of two, the greater one has more of what was written last."""
+    """How far a replica's log goes. Of two, the greater one by the first two has more of what was written last."""
 
     epoch: LeaderEpoch
     """Of the last batch; -1 for an empty log."""
@@ -43,6 +44,29 @@ class LogEnd(NamedTuple):
     """The log end offset; -1 where there is no log."""
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)
     """The highest its broker was told of; says nothing of what is in the log."""
+    start: Offset = Offset(0)
+    epochs: tuple[tuple[LeaderEpoch, Offset], ...] = ()
+    """Where each leader epoch begins, ascending; none where an older agent does not tell."""
+    high_watermark: Offset = Offset(0)
+    """As far as the replica knows; it may be seconds old after a restart."""
+
+    @property
+    def committed(self) -> LogEnd:
+        """The part of the log that is known to be committed."""
+        epoch = max((epoch for epoch, start in self.epochs if start < self.high_watermark), default=LeaderEpoch(-1))
+        return LogEnd(epoch, self.high_watermark)
+
+    def extends(self, other: LogEnd) -> bool:
+        """Whether this log has all that the other still has: it goes on where that one ends, or begins behind it.
+
+        Batches of one epoch at one offset are the same batches, and so are all before them. What is not told is not so.
+        """
+        if other.epoch < 0 or self.start >= other.offset:
+            return True
+        if self.epoch <= other.epoch:
+            return self.epoch == other.epoch and self.offset >= other.offset
+        following = next((after for (epoch, _), after in pairwise(self.epochs) if epoch == other.epoch), None)
+        return following is not None and following[1] >= other.offset
 
 
 class Election(msgspec.Struct, frozen=True):
@@ -97,8 +121,11 @@ def elect_restarted(
 ) -> Election:
     """Elect where all who are in sync may have lost something: the live replica with the longest log leads alone.
 
-    One that is not in sync leads only where its log is known to be longer than that of a member: it has all then that
-    the member still has, as both are parts of one log, and more of what was committed. Source: KIP-966's recovery.
+    One that is not in sync leads only where its log is known to go on where that of the longest member ends: then it
+    has all that the member still has, and perhaps what it lost. Where several such logs differ, the one with the most
+    below a high watermark counts. A log that merely ends later, or in a later epoch, may
+    lack what was committed: a leader commits batches of older epochs before it writes one of its own, and the later
+    epoch may be one of which nothing ever was. Source: KIP-966's recovery.
     """
     members = [replica for replica in assignment if replica in isr and replica in online]
     lost = f"all of the ISR {list(isr)} restarted after a loss"
@@ -111,9 +138,20 @@ def elect_restarted(
     elif known.keys().isdisjoint(members):
         leader, rule = members[0], f"{members[0]} does not tell how far its log goes"
     else:
-        leader = max(known, key=lambda replica: known[replica][:2])
-        rest = [_told(replica, known.get(replica)) for replica in (*members, *others) if replica != leader]
-        rule = f"the longest log of the live replicas is that of {_told(leader, known[leader])}; {', '.join(rest)}"
+        base = max((replica for replica in members if replica in known), key=lambda replica: known[replica][:2])
+        able = [replica for replica in known if known[replica].extends(known[base])]
+        committed = max((known[replica].committed for replica in able), key=lambda end: end[:2])
+        able = [replica for replica in able if known[replica].extends(committed)]
+        leader = max(able, key=lambda replica: known[replica][:2])
+        rest = [
+            _told(replica, known.get(replica))
+            + (", lacks part of that" if replica in known and replica not in able else "")
+            for replica in (*members, *others)
+            if replica != leader
+        ]
+        rule = f"of the live replicas with all that {base} has and that is known to be committed, "
+        rule += f"{_told(leader, known[leader])} has the longest log; "
+        rule += ", ".join(rest)
     return Election(leader, (leader,), f"restarted: {lost}; {rule}", restarted=leader not in isr)
 
 
@@ -168,7 +206,9 @@ def elect_without_state(
     """
     live = tuple(replica for replica in assignment if replica in online)
     told = {replica: end for replica in live if (end := ends.get(replica)) is not None}
-    epoch = max((each for end in told.values() for each in end[::2] if each <= LARGEST_LEAP), default=-1)
+    epoch = max(
+        (each for end in told.values() for each in (end.epoch, end.leader_epoch) if each <= LARGEST_LEAP), default=-1
+    )
     logs = {replica: end for replica, end in told.items() if end.offset >= 0}
     if not logs and len(told) == len(live):
         why = f"first live replica of {list(assignment)}; no live one has a log of it"

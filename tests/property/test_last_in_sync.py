@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regency.controller.state.election import LogEnd, elect_offline, elect_unclean, remove_from_isr
+from regency.controller.state.election import LogEnd, elect_offline, elect_restarted, elect_unclean, remove_from_isr
 from regency.model.ids import NO_LEADER
 
 brokers = st.integers(1, 6)
@@ -98,3 +98,50 @@ def test_longest_known_log_leads_and_silent_ones_come_last(partition, online, to
     assert known[elected.leader] == best
     earlier = live[: live.index(elected.leader)]
     assert not any(known.get(replica) == best for replica in earlier)
+
+
+@st.composite
+def logs(draw):
+    """The logs of three replicas after some leader epochs, as the epoch of every offset, and where epochs were begun.
+
+    Each leader goes on where its own log ends, with some batches or none; a follower cuts off what is not the leader's,
+    and copies a part.
+    """
+    held = {replica: [] for replica in (1, 2, 3)}
+    begun = {replica: [] for replica in held}
+    for epoch in range(draw(st.integers(1, 6))):
+        leader = draw(st.sampled_from(sorted(held)))
+        begun[leader].append((epoch, len(held[leader])))
+        held[leader] += [epoch] * draw(st.integers(0, 3))
+        for follower in draw(st.frozensets(st.sampled_from(sorted(held)))) - {leader}:
+            mine, its = held[follower], held[leader]
+            same = next((at for at, pair in enumerate(zip(mine, its, strict=False)) if len(set(pair)) > 1), len(mine))
+            end = min(same, len(its)) + draw(st.integers(0, 4))
+            held[follower] = its[:end]
+            begun[follower] = [each for each in begun[leader] if each[1] < end]
+    return {
+        replica: (
+            log,
+            LogEnd(
+                log[-1] if log else -1,
+                len(log),
+                epochs=tuple(begun[replica]),
+                high_watermark=draw(st.integers(0, len(log))),
+            ),
+        )
+        for replica, log in held.items()
+    }
+
+
+@given(logs(), st.integers(0, 3))
+def test_in_place_of_the_last_in_sync_leads_only_a_log_that_has_all_of_its_own(held, lost):
+    """Whatever tail the last one has lost: nobody leads who lacks something that it still has."""
+    log = held[1][0][: max(len(held[1][0]) - lost, 0)]
+    epochs = tuple(each for each in held[1][1].epochs if each[1] < len(log))
+    ends = {each: end for each, (_, end) in held.items()} | {1: LogEnd(log[-1] if log else -1, len(log), epochs=epochs)}
+
+    leader = elect_restarted((2, 1, 3), (1,), {1, 2, 3}, ends).leader
+
+    assert leader == 1 or held[leader][0][: len(log)] == log
+    longer = [other for other in (2, 3) if len(held[other][0]) > len(log) and held[other][0][: len(log)] == log]
+    assert (leader != 1) == bool(longer)

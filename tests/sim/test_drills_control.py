@@ -33,6 +33,7 @@ def first_seed(kind: Kind) -> int:
         (Kind.DRILL_UNHEARD, "no-look-again", "not converged"),
         (Kind.DRILL_TRUNCATIONS, "watermark-of-diverging", "logs-agree"),
         (Kind.DRILL_TRUNCATIONS, "divergence-by-offset", "(log-matching|isr-complete)"),  # whichever is looked at first
+        (Kind.DRILL_TRUNCATIONS, "later-epoch-is-longer", "committed-kept"),
         (Kind.DRILL_LOST_TAILS, "producers-not-told", "not clean"),
         (Kind.DRILL_FORGETTING, "fetcher-lost-unsaid", "not converged"),
     ],

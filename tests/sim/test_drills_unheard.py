@@ -55,7 +55,7 @@ def test_every_script_is_played_to_its_end_and_all_is_well_afterwards() -> None:
     assert any("which does not rule, to race again" in event for event in events)
     assert any("its leader" in event and "came without an address" in event for event in events)
     assert any("settings of their topics cannot be read" in event for event in events)
-    assert any("the longest log of the live replicas" in event for event in events)
+    assert any("has the longest log" in event for event in events)
     assert any("the session that owned the registration is gone" in event for event in events)
 
 

@@ -64,6 +64,8 @@ def described(topic, *partitions, code=0):
         error_code=[code] * count,
         leader_epoch=[5] * count,
         last_batch_epoch=[3] * count,
+        log_start_offset=[7] * count,
+        high_watermark=[9] * count,
         log_end_offset=[100 + partition for partition in partitions],
     )
 
@@ -98,7 +100,11 @@ def test_one_request_tells_of_all_partitions_under_their_topics_ids():
 
     answer = told.wait()
 
-    assert answer.ends == {T0: LogEnd(3, 100, 5), T1: LogEnd(3, 101, 5), U0: LogEnd(3, 100, 5)}
+    assert answer.ends == {
+        T0: LogEnd(3, 100, 5, 7, (), 9),
+        T1: LogEnd(3, 101, 5, 7, (), 9),
+        U0: LogEnd(3, 100, 5, 7, (), 9),
+    }
     assert (answer.broker, answer.broker_epoch, answer.asked) == (2, 77, (T0, U0, T1))
     ((request, timeout_ms),) = port.asked
     assert timeout_ms == ANSWER_WITHIN_MS
@@ -150,10 +156,19 @@ def test_what_an_answer_says_of_logs():
     )
 
     assert log_ends(answer) == {
-        T0: LogEnd(3, 100, 5),
+        T0: LogEnd(3, 100, 5, 7, (), 9),
         TopicPartition("none", 0): NO_LOG,
         TopicPartition("other", 0): NO_LOG,
     }
+    with_epochs = described("t", 0, 1, 2)
+    with_epochs.epochs_len.extend([2, 0, 1])
+    with_epochs.epoch.extend([1, 3, 2])
+    with_epochs.epoch_start.extend([0, 40, 50])
+    assert [end.epochs for end in log_ends(pb.DescribeReplicasResponse(topics=[with_epochs])).values()] == [
+        ((1, 0), (3, 40)),
+        (),
+        ((2, 50),),
+    ]
     assert log_ends(pb.DescribeReplicasResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)) == {}
 
 
@@ -173,7 +188,7 @@ def test_channels_ask_on_a_connection_of_their_own_and_close_it_with_the_term():
         clock=SystemClock(),
     )
     manager.ask_log_ends(BROKER, {T0: T_ID})
-    assert told.wait().ends == {T0: LogEnd(3, 100, 5)}
+    assert told.wait().ends == {T0: LogEnd(3, 100, 5, 7, (), 9)}
     manager.ask_log_ends(BROKER, {T0: T_ID})
 
     manager.close()

@@ -238,19 +238,52 @@ def test_high_watermarks_of_logs_not_named_stay_checkpointed(disk):
     assert manager.high_watermark_checkpoint(TopicPartition("gone", 0)) == 0
 
 
-def cut_off_and_go_on(disk, batch):
-    """A log that was cut off and is longer again, and a worker that waits to be told."""
+def found_and_go_on(disk, batch):
+    """A log that recovery has found, which may have cut it off, and a worker that waits to be told."""
+    log = disk.log()
+    for _ in range(3):
+        log.append_as_leader(batch(NOW), 0, NOW)
+    disk.worker.inline = False
+    return disk.reopen(clean=False)
+
+
+def test_a_log_that_was_cut_off_waits_until_the_disk_knows(disk, batch):
     log = disk.log()
     for _ in range(3):
         log.append_as_leader(batch(NOW), 0, NOW)
     disk.worker.inline = False
     log.truncate_to(1)
+    assert log.unsettled.tail
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    disk.worker.run()
+    assert disk.manager.high_watermark_checkpoint(TP) == 0
+
+    told = []
+    disk.manager.settle([TP], lambda: told.append(log.is_settled))
+    disk.worker.run()
+    disk.manager.checkpoint_high_watermarks({TP: 1})
+    disk.worker.run()
+
+    assert (told, disk.manager.high_watermark_checkpoint(TP)) == ([True], 1)
+
+
+def test_what_is_appended_where_a_log_was_cut_off_waits_for_the_disk_itself(disk, batch, monkeypatch):
+    log = disk.log()
+    for _ in range(3):
+        log.append_as_leader(batch(NOW), 0, NOW)
+    disk.worker.inline = False
+    log.truncate_to(1)
+    synced = []
+    monkeypatch.setattr(OsDisk, "sync_path", lambda _, path: synced.append((path.suffix, log.log_end_offset)))
+
     log.append_as_leader(batch(NOW), 1, NOW)
-    return log
+
+    assert synced == [(".log", 1)]
+    assert log.is_settled
 
 
 def test_a_high_watermark_is_checkpointed_once_the_disk_knows_where_its_log_was_cut_off(disk, batch):
-    cut_off_and_go_on(disk, batch)
+    found_and_go_on(disk, batch)
     for high_watermark in (1, 2):
         disk.manager.checkpoint_high_watermarks({TP: high_watermark})
     assert disk.manager.high_watermark_checkpoint(TP) == 0
@@ -259,14 +292,14 @@ def test_a_high_watermark_is_checkpointed_once_the_disk_knows_where_its_log_was_
 
 
 def test_a_high_watermark_that_waits_is_checkpointed_by_a_clean_close(disk, batch):
-    cut_off_and_go_on(disk, batch)
+    found_and_go_on(disk, batch)
     disk.manager.checkpoint_high_watermarks({TP: 2})
     disk.reopen(clean=True)
     assert disk.manager.high_watermark_checkpoint(TP) == 2
 
 
 def test_a_high_watermark_that_waits_is_not_that_of_a_log_made_again(disk, batch):
-    cut_off_and_go_on(disk, batch)
+    found_and_go_on(disk, batch)
     disk.manager.checkpoint_high_watermarks({TP: 2})
     disk.manager.delete_async(TP)
     disk.log()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from regency.broker_agent.log import background
-from regency.broker_agent.log.directories import log_manager
+from regency.broker_agent.log.directories import directory_logs, log_manager
 from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.errors import LogStorageError
@@ -17,6 +17,7 @@ from regency.broker_agent.log.producer_state import ProducerStates
 from regency.broker_agent.log.segments.segment import Segment
 from regency.model.crash_points import crash_point
 from regency.model.ids import Offset
+from regency.runtime.descriptors import is_shortage
 from simulation.defects.patching import Defects, Patch
 
 DEFECTS = Defects()
@@ -61,8 +62,19 @@ def marks_before_cuts(patch: Patch) -> None:
 @DEFECTS.of("own rule")
 def shortage_is_success(patch: Patch) -> None:
     """what could not be synced for want of a descriptor counts as synced"""
-    others = "failed = {path: each for path, each in failed.items() if not is_shortage(each)}"
-    patch.edit(background, "_sync_all", ("raise_shortage(failed)", others))
+
+    def overlooked(failed: dict[Path, OSError]) -> None:
+        for path in [path for path, error in failed.items() if is_shortage(error)]:
+            del failed[path]
+
+    for module in (background, directory_logs):
+        patch.set(module, "raise_shortage", overlooked)
+
+
+@DEFECTS.of("own rule")
+def cut_not_settled(patch: Patch) -> None:
+    """what is appended where a log was cut off does not wait until the disk knows of the cut"""
+    patch.edit(LogCore, "_cut", (", tail=True", ""))
 
 
 @DEFECTS.of("own rule")

@@ -101,6 +101,12 @@ def dead_leader_elected(patch: Patch) -> None:
     patch.set(leader_choice, "elect_offline", elect)
 
 
+@DEFECTS.of("own rule")
+def later_epoch_is_longer(patch: Patch) -> None:
+    """Who is not in sync leads in place of the last one with a log that ends later, whatever it lacks of that one's."""
+    patch.edit(leader_choice, "elect_restarted", ("known[replica].extends(known[base])", "True"))
+
+
 @DEFECTS.of("KIP-966")
 def lossy_last_leads(patch: Patch) -> None:
     """The last one in sync leads at once, also where it is back from a power cut and others have more."""

@@ -17,7 +17,7 @@ from simulation.faults.stage import Deed, Stage
 from simulation.kernel.scheduler import Process
 from simulation.shape import MARKS_MS, directories_of
 
-SYNC_OF_CUTS = "log.background_sync.before_sync"
+SYNC_OF_CUTS = "log.settling.before_names"
 EVERY_BROKER = f"{paths.CONFIG_BROKERS}/<default>"
 
 
@@ -91,9 +91,9 @@ class _Drills(Scripts):
         yield 1.5 * MARKS_MS / 1000
 
     def _syncs_cuts(self, broker: BrokerId) -> bool:
-        """Whether a broker is having it on the disk where logs were cut off."""
+        """Whether a broker has it put on the disk where a log was cut off."""
         logs: LogManager | None = self._world.agents[broker].logs
-        return logs is not None and bool(logs._services.cuts._running)
+        return logs is not None and any(log.unsettled.tail for log in logs._logs.values())
 
     def setting_of_all(self, fault: Fault, undone: ExitStack) -> Script:
         """A setting of all brokers changes, and with it those of all topics."""

@@ -84,6 +84,50 @@ class _Drills(Scripts):
         yield 1.5
 
     def truncations(self, fault: Fault, undone: ExitStack) -> Script:
+        """One after the other by turns."""
+        order = (self.epoch_in_between, self.later_epoch_of_nothing)
+        script = order[(self._done - 1) % len(order)]
+        self._stage.note("drill", "%s", script.__name__.replace("_", " "))
+        yield from script(fault, undone)
+
+    def later_epoch_of_nothing(self, fault: Fault, undone: ExitStack) -> Script:
+        """A replica has batches of a later epoch of which none was committed, and lacks committed ones of an earlier.
+
+        The last in sync has committed these without a batch of its own, and is back from a power cut that took nothing.
+        """
+        yield lambda: bool(self._full())
+        led = fault.chance().choice(self._full())
+        partition, old = led.partition, led.state.leader
+        lacks, last = [each for each in self._replicas(partition) if each != old]
+        apart = undone.enter_context(self._apart(lacks, old))
+        yield lambda: self._end(last, partition) > self._end(lacks, partition)
+        for follower, leader in ((last, lacks), (old, lacks), (old, last)):
+            apart.enter_context(self._apart(follower, leader))
+        self._expire(old)
+        yield lambda: self._leads(lacks, partition) and old not in self._isr(partition)
+        begun = self._end(lacks, partition)
+        yield lambda: self._end(lacks, partition) > begun
+        undone.enter_context(self._without_clients(last))
+        down = undone.enter_context(self._end_agent(lacks))
+        yield lambda: self._leads(last, partition)
+        apart.close()
+        yield lambda: self._high_watermark(last, partition) == self._end(last, partition)
+        undone.enter_context(self._apart(old, last))
+        self._expire(old)
+        yield lambda: self._isr(partition) == (last,)
+        held = self._held(last, partition)
+        assert held is not None
+        disk = self._world.hosts[last].disk
+        for path in (held.log.directory, *(segment.log.path for segment in held.log._segments)):
+            disk.tree.find(str(path)).sync()  # the kernel has written it
+        lost = undone.enter_context(self._end_agent(last, lossy=True))
+        down.close()
+        yield lambda: self._registration(lacks) != 0 and self._held(lacks, partition) is not None
+        lost.close()
+        yield lambda: (now := self._state(partition)) is not None and now.has_leader
+        yield 0.5
+
+    def epoch_in_between(self, fault: Fault, undone: ExitStack) -> Script:
         """A follower has the end of one epoch and a later one, and its leader neither, but an epoch in between.
 
         It has been flushed meanwhile; and it loses power when it has copied what its leader has instead.

@@ -29,6 +29,9 @@ Step = float | Callable[[], bool]
 
 Script = Generator[Step, None, None]
 
+CLIENTS = "clients"
+"""All callers that are no broker, where one is kept from being heard."""
+
 LOOK_US = 5_000
 PATIENCE_US = 5 * SECOND_US
 """How long a script waits for what it needs."""
@@ -191,8 +194,14 @@ class Scripts:
 
     def _apart(self, follower: BrokerId, leader: BrokerId) -> ExitStack:
         """Let one copy nothing from another; controllers are heard."""
-        hosts = self._world.hosts
-        silenced = (hosts[follower].name, f"{hosts[leader].name}:{KAFKA}")
+        return self._silence(self._world.hosts[follower].name, leader)
+
+    def _without_clients(self, leader: BrokerId) -> ExitStack:
+        """Let no client reach a broker; others copy from it."""
+        return self._silence(CLIENTS, leader)
+
+    def _silence(self, source: str, leader: BrokerId) -> ExitStack:
+        silenced = (source, f"{self._world.hosts[leader].name}:{KAFKA}")
         self._silenced.append(silenced)
         self._world.network.tap = self._is_silenced
         stack = ExitStack()
@@ -201,6 +210,8 @@ class Scripts:
 
     def _is_silenced(self, caller: Process, source: str, address: str, request: object) -> bool:
         del caller, request
+        if source not in {host.name for host in self._world.hosts.values()}:
+            source = CLIENTS
         return (source, address) in self._silenced
 
     def _struck(self, broker: BrokerId, point: str, strike: Callable[[], None]) -> Callable[[], bool]:

@@ -76,6 +76,7 @@ class Hosted:
                 Offset(2),
                 LeaderEpoch(3),
                 "/data",
+                epochs=((LeaderEpoch(1), Offset(2)), (LeaderEpoch(3), Offset(5))),
             )
             for partition in tps or ()
             if partition == FLIGHTS

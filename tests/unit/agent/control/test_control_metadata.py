@@ -59,6 +59,7 @@ def test_replicas_are_described_without_a_place_in_the_sequence(agent) -> None:
         7,
     )
     assert first.log_end_offset[1] == -1
+    assert (list(first.epochs_len), list(first.epoch), list(first.epoch_start)) == ([2, 0, 0], [1, 3], [2, 5])
     assert list(other.error_code) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 

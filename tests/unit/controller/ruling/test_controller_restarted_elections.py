@@ -25,7 +25,7 @@ def four(world):
     world.candidate(4)
     world.leaderless(allowed=False)
     for broker, end in {2: (4, 100), 3: (4, 120)}.items():
-        world.agents[broker].log_ends[T0] = LogEnd(*end)
+        world.agents[broker].log_ends[T0] = LogEnd(*end, epochs=((0, 0), (3, 70), (4, 90)))
     return world
 
 
@@ -41,9 +41,19 @@ def asked(world) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("end", "leader"), [((4, 110), 3), ((4, 120), 1), ((4, 121), 1), ((5, 3), 1), ((3, 999), 3), ((-1, 0), 3)]
+    ("end", "leader"),
+    [
+        ((4, 110), 3),
+        ((4, 120), 1),
+        ((4, 121), 1),
+        ((5, 3), 1),
+        ((3, 90), 3),
+        ((3, 91), 1),  # the later epoch is one of which nothing was committed
+        ((2, 80), 1),  # nobody else has anything of that epoch
+        ((-1, 0), 3),
+    ],
 )
-def test_the_longest_log_leads_and_between_equals_who_was_in_sync(four, end, leader):
+def test_the_longest_log_that_lacks_nothing_leads_and_between_equals_who_was_in_sync(four, end, leader):
     returns(four, end)
 
     now, isr, _, _ = four.state("t")
@@ -52,6 +62,39 @@ def test_the_longest_log_leads_and_between_equals_who_was_in_sync(four, end, lea
     assert counters.elections == {"restarted" if leader == 3 else "offline": 1}
     assert counters.unclean_elections == 0, "nothing is lost by it: it needs no leave and calls nobody"
     assert four.agents[1].states[T0][0] == leader
+
+
+def test_a_log_that_begins_behind_that_of_the_member_has_what_was_committed_since(four):
+    four.agents[3].log_ends[T0] = LogEnd(4, 120, start=100, epochs=((4, 100),))
+    returns(four, (3, 95))
+
+    assert four.state("t")[:2] == (3, (3,))
+
+
+@pytest.mark.parametrize(("watermark", "leader"), [(100, 2), (80, 3)])
+def test_of_logs_that_differ_the_one_with_more_known_to_be_committed_leads(four, watermark, leader):
+    """Broker 3 has a later epoch instead of what 2 has above 90; all else it knows to be committed is below 80."""
+    four.agents[2].log_ends[T0] = LogEnd(3, 100, epochs=((0, 0), (3, 70)), high_watermark=watermark)
+    four.agents[3].log_ends[T0] = LogEnd(4, 120, epochs=((0, 0), (3, 70), (4, 90)), high_watermark=80)
+    returns(four, (3, 75))
+
+    assert four.state("t")[:2] == (leader, (leader,))
+
+
+def test_what_was_committed_before_an_unclean_election_does_not_count_against_what_was_since(four):
+    four.agents[2].log_ends[T0] = LogEnd(3, 100, epochs=((0, 0), (3, 70)), high_watermark=100)
+    four.agents[3].log_ends[T0] = LogEnd(7, 95, epochs=((0, 0), (3, 70), (7, 90)), high_watermark=95)
+    returns(four, (3, 75))
+
+    assert four.state("t")[:2] == (3, (3,))
+
+
+def test_an_older_agent_that_tells_of_no_epochs_leads_only_by_the_same_one(four):
+    for broker in (2, 3):
+        four.agents[broker].log_ends[T0] = LogEnd(4, 120)
+    returns(four, (3, 90))
+
+    assert four.state("t")[:2] == (1, (1,))
 
 
 def test_who_has_lost_nothing_leads_at_once_and_nobody_is_asked(four):
