@@ -233,6 +233,18 @@ class Tree:
         above, _, name = path.rpartition("/")
         return self.directory(above), name
 
+    def sync(self) -> None:
+        """All that was written is on the disk, as when the kernel has got to it."""
+        waiting = [self.root]
+        while waiting:
+            directory = waiting.pop()
+            directory.sync()
+            for node in directory.entries.values():
+                if isinstance(node, Directory):
+                    waiting.append(node)
+                else:
+                    node.sync()
+
     def lose(self, chance: Random | None) -> tuple[int, int]:
         """The power is cut: without chance, all that was not synced is gone. Returns how many writes and names are."""
         return _lose(self.root, chance)

@@ -115,11 +115,7 @@ class _Drills(Scripts):
         undone.enter_context(self._apart(old, last))
         self._expire(old)
         yield lambda: self._isr(partition) == (last,)
-        held = self._held(last, partition)
-        assert held is not None
-        disk = self._world.hosts[last].disk
-        for path in (held.log.directory, *(segment.log.path for segment in held.log._segments)):
-            disk.tree.find(str(path)).sync()  # the kernel has written it
+        self._world.hosts[last].disk.tree.sync()  # the kernel has written it all
         lost = undone.enter_context(self._end_agent(last, lossy=True))
         down.close()
         yield lambda: self._registration(lacks) != 0 and self._held(lacks, partition) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from regency.broker_agent.control.metadata_cache import MetadataSnapshot
@@ -278,15 +278,25 @@ def check_decided(zookeeper: ZookeeperRules, controllers: Mapping[BrokerId, SimC
             raise broken("leavers-not-elected", f"{partition}: {after.leader}, which is shutting down, was elected")
         facts.leaving(partition, term.context.shutting_down)
         if after.leader not in (NO_LEADER, *before.isr):
-            _check_longest(term.context, partition, after.leader)
+            _check_longest(term.context, partition, after.leader, before.isr)
 
 
-def _check_longest(context: ControllerContext, partition: TopicPartition, leader: BrokerId) -> None:
-    """A leader that was not in sync: nobody who lives has said that his log goes further."""
+def _check_longest(
+    context: ControllerContext, partition: TopicPartition, leader: BrokerId, isr: Collection[BrokerId]
+) -> None:
+    """A leader that was not in sync: nobody who lives has said that his log goes further; where a member of the ISR
+    lives, that it goes on where the leader's ends.
+    """
     inquiry = context.inquiries.get(partition)
     live = [each for each in context.assignment(partition).replicas if context.is_online(each, partition)]
     if inquiry is None or len(live) < 2:
         return
-    known = {each: end[:2] for each in live if (end := inquiry.ends.get(each)) is not None}
-    if known and known.get(leader) != max(known.values()):
+    known = {each: end for each in live if (end := inquiry.ends.get(each)) is not None}
+    if not known:
+        return
+    leads = known.get(leader)
+    longer = {each: end[:2] for each, end in known.items() if leads is None or end[:2] > leads[:2]}
+    if leads is not None and not known.keys().isdisjoint(isr):
+        longer = {each: end for each, end in longer.items() if known[each].extends(leads)}
+    if longer:
         raise broken("longest-log-leads", f"{partition}: {leader} was elected; what live replicas said: {known}")
