@@ -299,7 +299,7 @@ class _Opening:
         try:
             for position, header, after in _with_next(_checked_batches(segment.log, size), following):
                 base = Offset(header.base_offset)
-                is_doubted = self._is_hole(end, base) and not self._is_believed(header, after)
+                is_doubted = self._is_hole(end, base) and after is not None and header.next_offset > after
                 if base < end or is_doubted or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
@@ -328,20 +328,17 @@ class _Opening:
         return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
-        """Whether offsets are missing that a crash may have lost. What was synced was compacted.
+        """Whether offsets are missing of which the recovery point does not say that they were compacted.
+
+        Between two segments it means that the first has lost its end. Within one no power cut makes a hole: what it
+        takes are bytes, without which the rest is no batch. A batch above it stands there by right, as a leader that
+        compacts sent it; only a wrong offset, which is under no checksum, leaves a hole, too, and is told by the batch
+        after it, which contradicts.
 
         A hole may reach from below the recovery point to above: a log ends in one where it was cut off in one, and what
         stood behind has come back.
         """
         return base > max(end, self._found.recovery_point) and not self._found.clean
-
-    def _is_believed(self, header: BatchHeader, after: Offset | None) -> bool:
-        """Whether a batch stands above a hole in its segment by right: a leader that compacts sent it so.
-
-        Its offset is not under its checksum, and a wrong one leaves a hole, too; but then the next batch contradicts.
-        Where there is none, nothing speaks for it but that no power was cut.
-        """
-        return self._found.whole if after is None else header.next_offset <= after
 
     def _load_epochs(self, chain: Segments, log_start: Offset, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT

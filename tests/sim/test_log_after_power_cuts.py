@@ -127,6 +127,11 @@ FOUND_COMPACTED: dict[str, list[tuple[object, ...]]] = {
         ("append", 4, 54, 0, 3), ("crash_twice", True, 15), ("flush",), ("roll",), ("compact",), ("work", 5),
         ("truncate", 9),
     ],
+    "what was flushed again after a cut was undone is doubted, as it stands above a hole and nothing follows it": [
+        ("append", 1, 40, 1, 3), ("append", 4, 39, 0, 2), ("roll",), ("append", 4, 23, 1, 2), ("append", 1, 37, 0, 2),
+        ("work", 9), ("flush",), ("roll",), ("compact",), ("work", 5), ("truncate", 18), ("crash_twice", True, 32),
+        ("flush",),
+    ],
 }  # fmt: skip
 """As above."""
 
