@@ -119,6 +119,8 @@ class _Opening:
         self._read: list[ReadRange] = []
         self._last_epoch = int(NO_LEADER_EPOCH)
         """Of the batches read last, as far as they stand side by side: epochs rise."""
+        self._believes_hole = False
+        """Whether there is one that counts as damage once the power is cut."""
 
     def load(self) -> LogParts:
         """All steps in order."""
@@ -141,6 +143,9 @@ class _Opening:
         synced = log_end if self._trusts_files else min(self._found.recovery_point, log_end)
         # Nothing else tells who wrote what was before the first segment; no cut leaves a snapshot behind.
         trusted = max(synced, chain.first.base_offset)
+        if self._believes_hole:
+            self._sync(chain)
+            synced = log_end
         return LogParts(
             topic_partition=self._found.topic_partition,
             topic_id=self._topic_id(),
@@ -156,6 +161,17 @@ class _Opening:
             is_recovered=not self._trusts_files,
             cleaned_to=self._cleaned_to(log_end),
         )
+
+    def _sync(self, chain: Segments) -> None:
+        """Have everything on the disk that was not known to be: the recovery point rises, and is checkpointed before
+        the log is used.
+        """
+        for segment in chain.from_offset(self._found.recovery_point):
+            for file in segment.files:
+                file.sync()
+        for error in self._disk.sync_paths([self._directory / EPOCH_CHECKPOINT, self._directory]).values():
+            if not isinstance(error, FileNotFoundError):
+                raise error
 
     def _log_start(self, segments: Sequence[Segment], log_end: Offset) -> Offset:
         """The checkpointed log start, but not below the first segment.
@@ -262,8 +278,9 @@ class _Opening:
                 end, self._last_epoch = loaded, NO_LEADER_EPOCH
                 continue
             whole, end = self._recover(segment, following)
-            is_cut_short = following is not None and not self._found.whole and self._is_hole(end, following)
-            if following is not None and (not whole or is_cut_short):
+            is_hole = following is not None and self._is_hole(end, following)
+            self._believes_hole |= is_hole and self._found.whole
+            if following is not None and (not whole or (is_hole and not self._found.whole)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
                 self._drop([self._segment(gone) for gone in later])
