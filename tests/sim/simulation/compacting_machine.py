@@ -153,6 +153,7 @@ class CompactingMachine(Machine):
             held = self.content.batches
             self.possible = [each for each in self.possible if each.batches[: len(held)] == held]
             self.lasting = self.content.end
+        self.lasting = min(self.lasting, self.content.end)  # what is written now above the last batch is new
         del alive
 
     def _check_producers(self, found: Content, whole: Content) -> None:
