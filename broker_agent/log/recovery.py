@@ -246,13 +246,14 @@ class _Opening:
                     self._disk.remove(offset_file(self._directory, each, suffix), missing_ok=True)
         crash_point("log.recovery.before_swap_sync")
         self._disk.sync_path(self._directory)
-        for base in swapped:
-            for suffix in (INDEX, TIME_INDEX, TXN_INDEX, LOG):
-                swap = offset_file(self._directory, base, suffix + SWAP)
-                if self._disk.exists(swap):
-                    crash_point("log.recovery.before_swap_rename")
-                    self._disk.rename(swap, offset_file(self._directory, base, suffix))
-        self._disk.sync_path(self._directory)
+        for suffixes in ((INDEX, TIME_INDEX, TXN_INDEX), (LOG,)):  # without the batches the next start removes the others
+            for base in swapped:
+                for suffix in suffixes:
+                    swap = offset_file(self._directory, base, suffix + SWAP)
+                    if self._disk.exists(swap):
+                        crash_point("log.recovery.before_swap_rename")
+                        self._disk.rename(swap, offset_file(self._directory, base, suffix))
+            self._disk.sync_path(self._directory)
 
     def _end_of(self, base: Offset) -> Offset:
         """Where the batches of a `.swap` segment end."""
