@@ -359,7 +359,7 @@ class PartitionLog(LogCore):
         if not expired.segments:
             return 0
         if expired.segments == len(self._segments) and self._segments.active.size:
-            self._begin_segment(self._log_end, now_ms)  # also above a hole: its name alone may tell where the log begins
+            self._begin_segment(self._log_end, now_ms)  # above a hole, too: nothing else may tell where the log begins
         start = facts[expired.segments - 1].upper_bound
         crash_point("log.retention.before_log_start")
         self.maybe_increment_log_start(start)

@@ -246,7 +246,7 @@ class _Opening:
                     self._disk.remove(offset_file(self._directory, each, suffix), missing_ok=True)
         crash_point("log.recovery.before_swap_sync")
         self._disk.sync_path(self._directory)
-        for suffixes in ((INDEX, TIME_INDEX, TXN_INDEX), (LOG,)):  # without the batches the next start removes the others
+        for suffixes in ((INDEX, TIME_INDEX, TXN_INDEX), (LOG,)):  # a start that finds no batches removes the rest
             for base in swapped:
                 for suffix in suffixes:
                     swap = offset_file(self._directory, base, suffix + SWAP)

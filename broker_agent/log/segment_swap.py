@@ -93,7 +93,7 @@ class SegmentSwap:
             for path in reversed(self._files(replacement.base)):
                 swap = path.with_name(path.name + SWAP)
                 if path.suffix == TXN_INDEX and self._disk.exists(swap):
-                    self._disk.rename(swap, path.with_name(path.name + CLEANED))  # if the batches come back, it must, too
+                    self._disk.rename(swap, path.with_name(path.name + CLEANED))  # for the case that they come back
                 else:
                     self._disk.remove(swap, missing_ok=True)
         self._drop_suffixes()

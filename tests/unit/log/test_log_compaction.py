@@ -155,7 +155,7 @@ ABORTED = f"{0:020d}.txnindex"
 
 @pytest.mark.parametrize("how", ["to its end", "broken off", "ended by the next start"])
 def test_aborted_transactions_are_in_place_for_good_before_the_batches_are(disk, log, cleaner, cleaning, steps, how):
-    """Otherwise a power cut could leave the batches alone in place, and the next start remove what still is a `.swap`."""
+    """Else a power cut could leave the batches alone in place, and the next start remove what still is a `.swap`."""
     look(cleaning)
     disk.worker.inline = False
     cleaner.finish()

@@ -133,7 +133,7 @@ def test_a_copy_that_is_found_begins_again_where_the_log_may_have_been_compacted
     found = DirectoryCopy(logs.current, logs.future)
     with suppress(CutNotPrepared):
         found.advance(ALL)
-    assert (logs.future.log_end_offset, logs.future.is_settled) == ((2, True) if was == "never compacted" else (0, False))
+    assert logs.future.log_end_offset == (2 if was == "never compacted" else 0)
     whole(logs)
     assert found.advance(ALL) == 0, "it begins again once"
 
