@@ -6,6 +6,7 @@ import errno
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec
 from uuid import UUID
@@ -138,6 +139,8 @@ class LogCore:
         self._log_start = parts.log_start
         self._log_end = parts.log_end
         self._high_watermark = parts.log_start
+        self._cut_at: Offset | None = None
+        """Where the log ended when it was last cut off, or ended above a hole: its last batch may end below."""
         self.cleaned_to = parts.cleaned_to
         """Up to where it has been compacted, not above the log end; None where it never was."""
         self.cleaning: object | None = None
@@ -309,30 +312,44 @@ class LogCore:
         return stop, end_at
 
     def _segment_for(self, first: BatchHeader, now_ms: int) -> Segment:
-        """The active segment, or a new one where the log ends: no hole is between two segments, by which recovery knows
-        that one has lost its end. But where a hole is too wide for an index entry, the log ends after it from now on.
+        """The active segment, or a new one where the last batch ends: no hole is between two segments, by which
+        recovery knows that one has lost its end. But where a hole is too wide for an index entry, the log ends after it
+        from now on, and the disk knows that what stands before is synced.
         """
-        active = self._segments.active
-        if first.last_offset - self._log_end > MAX_RELATIVE_OFFSET:
-            self._begin_segment(Offset(first.base_offset), now_ms)
+        active, begin = self._segments.active, self._end_of_batches()
+        if first.last_offset - begin > MAX_RELATIVE_OFFSET:
+            self._flusher.flush(self._log_end)
+            self._log_end = self._flusher.recovery_point = Offset(first.base_offset)
+            self._unsettle(point=True)
+            self._begin_segment(self._log_end, now_ms)
         elif active.size and must_roll(active, self.config, first, now_ms, partition=self.topic_partition):
-            self._roll(now_ms)
+            self._begin_segment(begin, now_ms)
         return self._segments.active
 
     def _roll(self, now_ms: int) -> None:
+        if self._segments.active.size:
+            self._begin_segment(self._end_of_batches(), now_ms)
+
+    def _end_of_batches(self) -> Offset:
+        """Where the last batch ends: below the log end where that is in a hole."""
         active = self._segments.active
-        if active.size:
-            self._begin_segment(self._log_end, now_ms)
+        if not active.size:
+            return active.base_offset
+        if self._log_end == self._cut_at:
+            with suppress(CorruptFile):
+                tail = active.read_tail()
+                return tail.next_offset if tail else active.base_offset
+        return self._log_end
 
     def _begin_segment(self, base_offset: Offset, now_ms: int) -> None:
-        """`base_offset` is the log end, or above it and becomes that."""
+        """`base_offset` is where the last batch ends, or the log end."""
         active = self._segments.active
         self._settle()
         crash_point("log.roll.before_seal")
         active.seal()
-        self._flusher.sealed(active, self._log_end)
+        self._flusher.sealed(active, base_offset)
         crash_point("log.roll.before_snapshot")
-        self._log_end = self._producers.end_offset = base_offset
+        self._producers.end_offset = self._log_end
         write_snapshot(self._services.disk, self.directory, self._producers)
         self._flusher.make_cut_last()
         crash_point("log.roll.before_segment")
@@ -341,6 +358,8 @@ class LogCore:
         except Exception:
             self._flusher.names_changed()  # after a power cut the log would end where an empty segment came back
             raise
+        if base_offset < self.recovery_point:
+            self._flusher.names_changed()  # nothing else tells that it was made after that was synced
         crash_point("log.roll.before_flush")
         # who produced it, too: when it has expired, nothing else is left of it
         snapshot = offset_file(self.directory, self._log_end, SNAPSHOT)
@@ -400,7 +419,7 @@ class LogCore:
             self.cleaned_to = cut.end
             self._unsettle(cleaned=True)
         start_lowered = cut.end < self._log_start
-        self._log_end = cut.end
+        self._log_end = self._cut_at = cut.end
         self._log_start = min(self._log_start, cut.end)
         self._high_watermark = min(self._high_watermark, cut.end)
         crash_point("log.truncation.before_segments")

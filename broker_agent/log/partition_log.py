@@ -145,7 +145,7 @@ class PartitionLog(LogCore):
         in a hole. After a crash it ends at its last batch.
         """
         self._settle()
-        self._log_end = self._producers.end_offset = max(self._log_end, offset)
+        self._log_end = self._producers.end_offset = self._cut_at = max(self._log_end, offset)
 
     @_on_disk
     def read(self, offset: Offset, max_bytes: int, *, max_offset: Offset, min_one_batch: bool) -> ReadInfo:
@@ -358,8 +358,8 @@ class PartitionLog(LogCore):
                 break
         if not expired.segments:
             return 0
-        if expired.segments == len(self._segments):
-            self._roll(now_ms)
+        if expired.segments == len(self._segments) and self._segments.active.size:
+            self._begin_segment(self._log_end, now_ms)  # above a hole, too: nothing else may tell where the log begins
         start = facts[expired.segments - 1].upper_bound
         crash_point("log.retention.before_log_start")
         self.maybe_increment_log_start(start)

@@ -119,6 +119,8 @@ class _Opening:
         self._read: list[ReadRange] = []
         self._last_epoch = int(NO_LEADER_EPOCH)
         """Of the batches read last, as far as they stand side by side: epochs rise."""
+        self._believes_hole = False
+        """Whether there is one that counts as damage once the power is cut."""
 
     def load(self) -> LogParts:
         """All steps in order."""
@@ -141,6 +143,9 @@ class _Opening:
         synced = log_end if self._trusts_files else min(self._found.recovery_point, log_end)
         # Nothing else tells who wrote what was before the first segment; no cut leaves a snapshot behind.
         trusted = max(synced, chain.first.base_offset)
+        if self._believes_hole:
+            self._sync(chain)
+            synced = log_end
         return LogParts(
             topic_partition=self._found.topic_partition,
             topic_id=self._topic_id(),
@@ -156,6 +161,17 @@ class _Opening:
             is_recovered=not self._trusts_files,
             cleaned_to=self._cleaned_to(log_end),
         )
+
+    def _sync(self, chain: Segments) -> None:
+        """Have everything on the disk that was not known to be: the recovery point rises, and is checkpointed before
+        the log is used.
+        """
+        for segment in chain.from_offset(self._found.recovery_point):
+            for file in segment.files:
+                file.sync()
+        for error in self._disk.sync_paths([self._directory / EPOCH_CHECKPOINT, self._directory]).values():
+            if not isinstance(error, FileNotFoundError):
+                raise error
 
     def _log_start(self, segments: Sequence[Segment], log_end: Offset) -> Offset:
         """The checkpointed log start, but not below the first segment.
@@ -230,13 +246,14 @@ class _Opening:
                     self._disk.remove(offset_file(self._directory, each, suffix), missing_ok=True)
         crash_point("log.recovery.before_swap_sync")
         self._disk.sync_path(self._directory)
-        for base in swapped:
-            for suffix in (INDEX, TIME_INDEX, TXN_INDEX, LOG):
-                swap = offset_file(self._directory, base, suffix + SWAP)
-                if self._disk.exists(swap):
-                    crash_point("log.recovery.before_swap_rename")
-                    self._disk.rename(swap, offset_file(self._directory, base, suffix))
-        self._disk.sync_path(self._directory)
+        for suffixes in ((INDEX, TIME_INDEX, TXN_INDEX), (LOG,)):  # a start that finds no batches removes the rest
+            for base in swapped:
+                for suffix in suffixes:
+                    swap = offset_file(self._directory, base, suffix + SWAP)
+                    if self._disk.exists(swap):
+                        crash_point("log.recovery.before_swap_rename")
+                        self._disk.rename(swap, offset_file(self._directory, base, suffix))
+            self._disk.sync_path(self._directory)
 
     def _end_of(self, base: Offset) -> Offset:
         """Where the batches of a `.swap` segment end."""
@@ -262,8 +279,9 @@ class _Opening:
                 end, self._last_epoch = loaded, NO_LEADER_EPOCH
                 continue
             whole, end = self._recover(segment, following)
-            is_cut_short = following is not None and not self._found.whole and self._is_hole(end, following)
-            if following is not None and (not whole or is_cut_short):
+            is_hole = following is not None and self._is_hole(end, following)
+            self._believes_hole |= is_hole and self._found.whole
+            if following is not None and (not whole or (is_hole and not self._found.whole)):
                 later = bases[len(segments) :]
                 logger.warning("%s: dropped the segments %s, the log ends at %d", self._directory, later, end)
                 self._drop([self._segment(gone) for gone in later])
@@ -299,7 +317,7 @@ class _Opening:
         try:
             for position, header, after in _with_next(_checked_batches(segment.log, size), following):
                 base = Offset(header.base_offset)
-                is_doubted = self._is_hole(end, base) and not self._is_believed(header, after)
+                is_doubted = self._is_hole(end, base) and after is not None and header.next_offset > after
                 if base < end or is_doubted or not segment.has_room(header.last_offset):
                     why = f"offset {header.base_offset} cannot follow {end - 1}"
                     break
@@ -328,20 +346,17 @@ class _Opening:
         return good == size or end == following, end
 
     def _is_hole(self, end: Offset, base: Offset) -> bool:
-        """Whether offsets are missing that a crash may have lost. What was synced was compacted.
+        """Whether offsets are missing of which the recovery point does not say that they were compacted.
+
+        Between two segments it means that the first has lost its end. Within one no power cut makes a hole: what it
+        takes are bytes, without which the rest is no batch. A batch above it stands there by right, as a leader that
+        compacts sent it; only a wrong offset, which is under no checksum, leaves a hole, too, and is told by the batch
+        after it, which contradicts.
 
         A hole may reach from below the recovery point to above: a log ends in one where it was cut off in one, and what
         stood behind has come back.
         """
         return base > max(end, self._found.recovery_point) and not self._found.clean
-
-    def _is_believed(self, header: BatchHeader, after: Offset | None) -> bool:
-        """Whether a batch stands above a hole in its segment by right: a leader that compacts sent it so.
-
-        Its offset is not under its checksum, and a wrong one leaves a hole, too; but then the next batch contradicts.
-        Where there is none, nothing speaks for it but that no power was cut.
-        """
-        return self._found.whole if after is None else header.next_offset <= after
 
     def _load_epochs(self, chain: Segments, log_start: Offset, log_end: Offset) -> LeaderEpochCache:
         path = self._directory / EPOCH_CHECKPOINT

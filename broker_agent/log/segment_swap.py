@@ -85,11 +85,17 @@ class SegmentSwap:
         crash_point("log.compaction.before_interrupt")
         if self._replaced:
             self._disk.sync_path(self._segments.directory)
+            if self._name_aborted():
+                self._disk.sync_path(self._segments.directory)
         self._is_over = True
         crash_point("log.compaction.before_interrupted_names")
         for replacement in self._waiting:
             for path in reversed(self._files(replacement.base)):
-                self._disk.remove(path.with_name(path.name + SWAP), missing_ok=True)
+                swap = path.with_name(path.name + SWAP)
+                if path.suffix == TXN_INDEX and self._disk.exists(swap):
+                    self._disk.rename(swap, path.with_name(path.name + CLEANED))  # for the case that they come back
+                else:
+                    self._disk.remove(swap, missing_ok=True)
         self._drop_suffixes()
 
     def give_up(self) -> None:
@@ -138,18 +144,26 @@ class SegmentSwap:
         self._sync_then(self._replace if self._waiting else self._finish)
 
     def _finish(self) -> None:
+        if self._name_aborted():
+            self._sync_then(self._finish)
+            return
         self._drop_suffixes()
         self._sync_then(lambda: self._end(None))
+
+    def _name_aborted(self) -> bool:
+        """Drop the suffix of `.txnindex` files, and tell whether there was any. The next start would remove one that
+        still has it once the batches have not.
+        """
+        aborted = [offset_file(self._segments.directory, each.base_offset, TXN_INDEX) for each in self._replaced]
+        named = [path for path in aborted if self._disk.exists(path.with_name(path.name + SWAP))]
+        for path in named:
+            self._disk.rename(path.with_name(path.name + SWAP), path)
+        return bool(named)
 
     def _drop_suffixes(self) -> None:
         directory = self._segments.directory
         for segment in self._replaced:
             crash_point("log.compaction.before_last_names")
-            for path in self._files(segment.base_offset):
-                file = next((each for each in segment.files if each.path.name == path.name + SWAP), None)
-                swap = path.with_name(path.name + SWAP)
-                if file is not None:
-                    file.rename(directory / path.name)
-                elif self._disk.exists(swap):
-                    self._disk.rename(swap, path)
+            for file in reversed(segment.files):  # the batches last
+                file.rename(directory / file.path.name.removesuffix(SWAP))
         self._replaced.clear()

@@ -15,6 +15,7 @@ from pathlib import Path
 from regency.broker_agent.log.directories.future_logs import NameTooLong
 from regency.broker_agent.log.errors import CutNotPrepared, LogBusy, LogStorageError, OffsetOutOfRange, RecordsRejected
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.selection import is_compacted
 from regency.broker_agent.replication.api import Role
 from regency.broker_agent.replication.fetcher.follow_state import truncation_point
 from regency.broker_agent.replication.hosting import HostedPartitions
@@ -229,7 +230,8 @@ class DirectoryCopy:
     """Makes a future log a prefix of the current one, whatever was appended to that, cut off it or deleted from it.
 
     Both are compared before every slice, as a follower's log is with its leader's (KIP-279): nothing has to be
-    remembered of what happened to the current log meanwhile, or before the last restart.
+    remembered of what happened to the current log meanwhile, or before the last restart: unless that may be compacted.
+    Then a copy that is found begins again.
     """
 
     def __init__(self, current: PartitionLog, future: PartitionLog) -> None:
@@ -241,6 +243,11 @@ class DirectoryCopy:
         """When to go on where a log was busy; monotonic."""
         self.is_prepared = False
         """Whether it was on the disk, all of it, when it was level the last time."""
+        was_compacted = is_compacted(current.config) or current.cleaned_to is not None
+        self._is_doubtful = was_compacted and future.size_bytes > 0
+        """Whether its directory may have been offline while the log was compacted. The copy would have records then
+        whose deletions are gone from the log.
+        """
 
     @property
     def is_level(self) -> bool:
@@ -286,8 +293,9 @@ class DirectoryCopy:
         start = current.log_start_offset
         lacks_beginning = future.log_start_offset > start
         has_nothing_of_it = future.log_start_offset < start and future.log_end_offset <= start
-        if lacks_beginning or has_nothing_of_it or not start <= future.log_end_offset <= current.log_end_offset:
-            self.is_prepared = False
+        is_within = start <= future.log_end_offset <= current.log_end_offset
+        if lacks_beginning or has_nothing_of_it or not is_within or self._is_doubtful:
+            self.is_prepared = self._is_doubtful = False
             future.truncate_fully_and_start_at(current.log_start_offset)
 
     def _copy(self, max_bytes: int) -> int:

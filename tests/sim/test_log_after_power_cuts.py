@@ -127,6 +127,15 @@ FOUND_COMPACTED: dict[str, list[tuple[object, ...]]] = {
         ("append", 4, 54, 0, 3), ("crash_twice", True, 15), ("flush",), ("roll",), ("compact",), ("work", 5),
         ("truncate", 9),
     ],
+    "what was flushed again after a cut was undone is doubted, as it stands above a hole and nothing follows it": [
+        ("append", 1, 40, 1, 3), ("append", 4, 39, 0, 2), ("roll",), ("append", 4, 23, 1, 2), ("append", 1, 37, 0, 2),
+        ("work", 9), ("flush",), ("roll",), ("compact",), ("work", 5), ("truncate", 18), ("crash_twice", True, 32),
+        ("flush",),
+    ],
+    "a segment that begins in the hole in which the log was cut off is taken for one whose beginning is lost": [
+        ("append", 1, 5, 0, 3), ("append_above_hole", 9, 1, 0), ("truncate", 6), ("roll",), ("append", 2, 3, 0, 1),
+        ("flush",),
+    ],
 }  # fmt: skip
 """As above."""
 
@@ -137,7 +146,11 @@ def test_what_went_wrong_once_does_not_again_in_a_compacted_log(operations: list
         run(operations, seed, CompactingMachine)
 
 
-COMPACTIONS = st.one_of(st.tuples(st.just("compact")), st.tuples(st.just("work"), st.integers(1, 4)))
+COMPACTIONS = st.one_of(
+    st.tuples(st.just("compact")),
+    st.tuples(st.just("work"), st.integers(1, 4)),
+    st.tuples(st.just("append_above_hole"), st.integers(1, 9), st.integers(1, 3), st.integers(-1, 1)),
+)
 COMPACTED = st.lists(
     st.one_of(
         CALM,

@@ -149,10 +149,11 @@ class CompactingMachine(Machine):
         below = tuple(batch for batch in whole.batches if batch.following <= found.end)
         self.content = found._replace(batches=below)
         self.possible.append(self.content)
-        if lossy:  # a hole is believed by what follows it: what was not synced may be doubted the next time
-            held = self.content.batches  # and what the start has cut off may come back
+        if lossy:  # what is there is on the disk, and what the start has cut off may come back
+            held = self.content.batches
             self.possible = [each for each in self.possible if each.batches[: len(held)] == held]
-            self.lasting = min(self.content.end, max(self.lasting, self.log.recovery_point))
+            self.lasting = self.content.end
+        self.lasting = min(self.lasting, self.content.end)  # what is written now above the last batch is new
         del alive
 
     def _check_producers(self, found: Content, whole: Content) -> None:
@@ -197,10 +198,14 @@ class CompactingMachine(Machine):
         is_invented = any(before.get(offset) != record for offset, record in after.items())
         return not is_invented and all((batch.base, batch.sequence, offset) in self.records_gone for offset in lacks)
 
-    def prepare_cut(self, records: int) -> None:
-        """As before. Above the recovery point holes are believed by what follows them."""
-        super().prepare_cut(records)
-        self.lasting = min(self.lasting, self.log.recovery_point)
+    def append_above_hole(self, offsets: int, records: int, producer: int) -> None:
+        """Append as a follower of a leader whose log was compacted: that many offsets are missing."""
+        base = self.content.end + offsets
+        batch = self.make_batch(records, base, producer, offsets)
+        self._may_be(self.content.plus(batch))
+        self.log.append_as_follower(batch.data)
+        self.begun_anew = None
+        self._is()
 
     def truncate(self, records: int) -> None:
         """As before; in a hole the log ends where it was cut off, though a batch was written over that."""

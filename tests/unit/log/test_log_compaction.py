@@ -150,6 +150,62 @@ def test_a_cut_for_which_descriptors_are_short_leaves_the_swap_to_go_on(disk, lo
     assert (places(log), names(log, SWAP), log.cleaned_to, disk.failures) == ([5], [], 6, [])
 
 
+ABORTED = f"{0:020d}.txnindex"
+
+
+@pytest.mark.parametrize("how", ["to its end", "broken off", "ended by the next start"])
+def test_aborted_transactions_are_in_place_for_good_before_the_batches_are(disk, log, cleaner, cleaning, steps, how):
+    """Else a power cut could leave the batches alone in place, and the next start remove what still is a `.swap`."""
+    look(cleaning)
+    disk.worker.inline = False
+    cleaner.finish()
+    (log.directory / f"{ABORTED}{CLEANED}").write_bytes(b"aborted")
+    for _ in range(2):
+        disk.worker.queue.pop(0)()
+    if how == "to its end":
+        disk.worker.run()
+    elif how == "broken off":
+        log.stop_cleaning()
+    else:
+        log = disk.reopen(clean=False)
+    assert (places(log), (log.directory / ABORTED).read_bytes(), names(log, SWAP)) == ([5], b"aborted", [])
+    aborted, batches = (steps.index(f"rename {name}{SWAP}") for name in (ABORTED, f"{0:020d}.log"))
+    assert f"sync {log.directory.name}" in steps[aborted:batches]
+
+
+def test_aborted_transactions_of_a_swap_that_was_broken_off_go_only_with_the_batches(disk, log, cleaner, cleaning):
+    """If a power cut gave back the batches alone, the next start would put them in place."""
+    look(cleaning)
+    disk.worker.inline = False
+    cleaner.finish()
+    (log.directory / f"{ABORTED}{CLEANED}").write_bytes(b"aborted")
+    disk.worker.queue.pop(0)()
+    batches = log.directory / f"{0:020d}.log{SWAP}"
+    content = batches.read_bytes()
+    log.stop_cleaning()
+    assert (names(log, SWAP), names(log, CLEANED)) == ([], [f"{ABORTED}{CLEANED}"])
+    batches.write_bytes(content)
+    log = disk.reopen(clean=False)
+    assert (places(log), names(log, "ed"), names(log, SWAP)) == ([0, 1, 2, 3, 4, 5], [], [])
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What is renamed and synced on the disk, in order."""
+    noted = []
+
+    def note(name, method):
+        def noting(self, path, *more):
+            noted.append(f"{name} {path.name}")
+            return method(self, path, *more)
+
+        monkeypatch.setattr(OsDisk, method.__name__, noting)
+
+    note("rename", OsDisk.rename)
+    note("sync", OsDisk.sync_path)
+    return noted
+
+
 def refuse(method, where):
     """The method of the disk, but without a descriptor to spare at some places."""
 

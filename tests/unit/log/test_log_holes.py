@@ -112,9 +112,10 @@ def test_without_its_epoch_file_too(disk, log, kept):
     assert disk.reopen(clean=False).epoch_entries == epochs
 
 
-def test_after_a_power_cut_a_batch_above_a_hole_is_believed_where_the_next_one_agrees(disk, log, kept):
-    log = disk.reopen(clean=False)
-    assert (log.log_end_offset, served(log, 0)) == (13, b"".join(kept[:4]))
+def test_a_batch_above_a_hole_outlives_power_cuts_though_no_checkpoint_knows_that_it_was_synced(disk, log, kept):
+    for _ in range(2):
+        log = disk.reopen(clean=False)
+        assert (log.log_end_offset, served(log, 0)) == (31, b"".join(kept))
 
 
 def test_a_batch_that_claims_an_offset_too_high_is_damage_and_not_a_hole(disk, log, kept):
@@ -141,7 +142,10 @@ def test_a_hole_between_segments_is_believed_where_only_the_process_ended(disk, 
     disk.crash()
     path.write_bytes(shorter)
     log = disk.open().get(TP)
-    assert (log.log_end_offset, found(log)) == (12, [0, 3, 5])
+    assert (log.log_end_offset, found(log), log.recovery_point) == (12, [0, 3, 5], 12)
+    (disk.dirs[0] / "boot").unlink()
+    log = disk.reopen(clean=False)
+    assert (log.log_end_offset, found(log)) == (12, [0, 3, 5]), "once believed, always believed"
 
 
 def test_a_log_is_cut_off_in_a_hole_or_where_a_batch_begins_that_straddles_the_place(disk, log, kept):
@@ -172,6 +176,32 @@ def test_a_log_that_was_cut_off_in_a_hole_ends_after_its_last_batch_later(disk, 
     assert log.log_end_offset == 31
 
 
+def test_a_segment_that_begins_in_a_hole_begins_where_the_last_batch_ends(disk, log, kept):
+    disk.cut(log, 20)
+    log.roll()
+    assert (log.log_end_offset, log.segment_base_offsets) == (20, (0, 13))
+    log.append_as_follower(kept[4])
+    log = disk.reopen(clean=False)
+    assert (log.log_end_offset, log.segment_base_offsets) == (31, (0, 13))
+    assert served(log, 0) + served(log, 13) == b"".join(kept)
+    disk.cut(log, 20)
+    assert (log.log_end_offset, log.segment_base_offsets, log.size_bytes) == (20, (0, 13), len(b"".join(kept[:4])))
+
+
+def test_the_name_of_a_segment_that_begins_below_what_was_synced_is_synced(disk, log, kept, monkeypatch):
+    log.flush()
+    disk.cut(log, 20)
+    log.flush()
+    disk.worker.inline = False
+    log.roll()
+    assert log.recovery_point == 20
+    log.append_as_follower(kept[4])
+    synced = []
+    monkeypatch.setattr(log._services.disk, "sync_path", synced.append)
+    log.flush()
+    assert log.directory in synced
+
+
 def test_offsets_further_apart_than_an_index_entry_reaches_are_in_two_segments(disk, batch):
     log = disk.log()
     far = 5 * 2**31
@@ -179,6 +209,8 @@ def test_offsets_further_apart_than_an_index_entry_reaches_are_in_two_segments(d
     log.append_as_follower(batch(NOW, base=3 * far, epoch=5))
     assert (log.log_end_offset, log.segment_base_offsets) == (3 * far + 1, (0, far, 3 * far))
     assert log.epoch_entries == ((4, 0), (5, far + 2))
+    assert disk.reopen(clean=False).log_end_offset == 3 * far + 1
+    log = disk.manager.get(TP)
     disk.manager.continuity.note_registered()
     log = disk.reopen(clean=False)
     assert (log.log_end_offset, log.epoch_entries) == (3 * far + 1, ((4, 0), (5, far + 2)))

@@ -336,13 +336,13 @@ def test_a_copied_directory_opens_elsewhere(small, batch, tmp_path):
     assert read_all(log) == before
 
 
-def test_an_offset_that_leaves_a_hole_is_damage_like_any_other(small, batch):
+def test_an_offset_that_leaves_a_hole_is_damage_where_the_next_one_contradicts(small, batch):
     log = fill(small.log(), batch, 3)
     small.crash()
     content_with_hole = bytearray(log_file(log).read_bytes())
-    content_with_hole[2 * len(batch(1)) + 7] = 9
+    content_with_hole[len(batch(1)) + 7] = 9
     log_file(log).write_bytes(content_with_hole)
-    assert small.open().get(log.topic_partition).log_end_offset == 2
+    assert small.open().get(log.topic_partition).log_end_offset == 1
 
 
 def test_holes_in_what_was_synced_are_kafkas_compaction(small, batch):

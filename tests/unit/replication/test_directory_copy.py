@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from regency.broker_agent.log.errors import CutNotPrepared
@@ -118,6 +119,23 @@ def test_a_copy_without_the_beginning_that_a_crash_gave_back_to_the_log_is_made_
     logs.copy.is_prepared = True
     whole(logs)
     assert (logs.future.log_start_offset, logs.copy.may_be_swapped) == (0, False)
+
+
+@pytest.mark.parametrize("was", ["compacted", "compacted once", "never compacted"])
+def test_a_copy_that_is_found_begins_again_where_the_log_may_have_been_compacted_meanwhile(logs, was) -> None:
+    """While the copy's directory was offline: a key that the copy has may be gone from the log, its deletion too."""
+    logs.fill(logs.current, 1, 1)
+    assert logs.advance(1)
+    if was == "compacted":
+        logs.current.config = msgspec.structs.replace(logs.current.config, cleanup_policy=("compact",))
+    elif was == "compacted once":
+        logs.current.cleaned_to = Offset(1)
+    found = DirectoryCopy(logs.current, logs.future)
+    with suppress(CutNotPrepared):
+        found.advance(ALL)
+    assert logs.future.log_end_offset == (2 if was == "never compacted" else 0)
+    whole(logs)
+    assert found.advance(ALL) == 0, "it begins again once"
 
 
 def test_a_log_start_that_rose_is_on_the_disk_before_the_swap(logs) -> None:

@@ -80,7 +80,7 @@ def cut_not_settled(patch: Patch) -> None:
 @DEFECTS.of("own rule")
 def seal_not_synced(patch: Patch) -> None:
     """the last time index entry of a segment that was flushed before is not synced"""
-    patch.edit(LogCore, "_begin_segment", ("self._flusher.sealed(active, self._log_end)", "pass"))
+    patch.edit(LogCore, "_begin_segment", ("self._flusher.sealed(active, base_offset)", "pass"))
 
 
 @DEFECTS.of("KAFKA-10723, KAFKA-15375")

@@ -55,9 +55,5 @@ def holes_refused(patch: Patch) -> None:
 
 @DEFECTS.of("own rule")
 def holes_cut_off(patch: Patch) -> None:
-    """recovery cuts a log off at a hole, though only the process has ended"""
-    patch.edit(
-        recovery._Opening,
-        "_is_believed",
-        ("return self._found.whole if after is None else header.next_offset <= after", "return False"),
-    )
+    """recovery cuts a log off at a hole above its recovery point"""
+    patch.edit(recovery._Opening, "_recover", (" and after is not None and header.next_offset > after", ""))
