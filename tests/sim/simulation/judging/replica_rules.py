@@ -347,7 +347,8 @@ class ReplicaRules:
         state = self._zookeeper.state(name)
         if state is None or (state.leader, state.leader_epoch) != (broker, partition.leader_epoch):
             return
-        if self._facts.excused(name):
+        is_excused = self._facts.excused(name)
+        if is_excused and name.topic not in self._facts.recreating:
             return
         log = partition.log
         held = dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset))
@@ -358,6 +359,8 @@ class ReplicaRules:
                 if offset >= log.log_start_offset and not digest.is_same(held.get(offset)):
                     if self._is_nowhere(name, partition, offset, digest):
                         self._facts.of(name).whole_isr_lossy = True
+                        return
+                    if is_excused:  # the topic goes; but what clients saw until then is judged by what befell it
                         return
                     raise broken(
                         invariant,
