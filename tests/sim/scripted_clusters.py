@@ -43,9 +43,7 @@ class ScriptedCluster:
             self.world.start_agent(broker)
         self.judges.begin()
         self.pass_s(2)
-        topic = TopicAssignment("blue", {0: ReplicaAssignment(replicas)})
-        self.world.zookeeper.write_as_admin(znode_paths.topic("blue"), znodes.encode_topic(topic))
-        self.until(lambda: self.world.zookeeper.read(STATE) is not None)
+        self.create("blue", replicas)
 
     def _end(self) -> None:
         self.scheduler.after_step = None
@@ -54,6 +52,13 @@ class ScriptedCluster:
                 if process is not None:
                     process.kill()
         self.workload.end()
+
+    def create(self, name: str, replicas: tuple[BrokerId, ...]) -> None:
+        """Have a topic of one partition made, as by hand; it has a leader then."""
+        topic = TopicAssignment(name, {0: ReplicaAssignment(replicas)})
+        state = znode_paths.partition_state(TopicPartition(name, 0))
+        self.world.zookeeper.write_as_admin(znode_paths.topic(name), znodes.encode_topic(topic))
+        self.until(lambda: self.world.zookeeper.read(state) is not None)
 
     def pass_s(self, seconds: float) -> None:
         self.scheduler.run_until(self.scheduler.now_us + int(seconds * SECOND_US))

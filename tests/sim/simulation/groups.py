@@ -15,6 +15,7 @@ from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.ids import TopicPartition
 from simulation.admin import Admin
 from simulation.clients.group_member import REBALANCE_MS, SESSION_MS, Member, Reader, Shortlived, Tool
+from simulation.clients.group_scripts import Scripted
 from simulation.cluster.agent import SimAgent
 from simulation.defects.patching import Patch
 from simulation.judging.facts import Facts
@@ -23,7 +24,7 @@ from simulation.kernel.scheduler import Process
 from simulation.shape import OFFSETS_MIN_INSYNC, SECOND_US, Shape, TopicShape
 from simulation.world import World
 
-T = TypeVar("T", Member, Reader, Shortlived, Tool)
+T = TypeVar("T", Member, Reader, Scripted, Shortlived, Tool)
 
 INVENTED: Final = tuple(TopicPartition("work", number) for number in range(2))
 """Partitions that groups read though there are none: no fault takes away what is committed of them."""
@@ -84,7 +85,8 @@ class Groups:
         self._places: list[_Place] = []
         self._tools: list[Tool] = []
         self._readers: list[Reader] = []
-        self._shortlived: list[Shortlived] = []
+        self._passing: list[Shortlived | Scripted] = []
+        """Who has groups of its own, one after another."""
         self._processes: list[Process] = []
         self._partitions = [*INVENTED, TopicPartition(world.shape.topics[0].name, 0)]
         self.rules = GroupRules(world.zookeeper, facts, 1 if self._shape is None else self._shape.partitions)
@@ -119,7 +121,7 @@ class Groups:
                 assert place.member is not None
                 place.member.process.resume()
                 place.member.is_settled = True
-        for asker in (*self._tools, *self._readers, *self._shortlived):
+        for asker in (*self._tools, *self._readers, *self._passing):
             asker.is_settled = True
         for group_id in self._names():
             self._regroup(group_id)
@@ -201,7 +203,8 @@ class Groups:
             self._tools.append(self._new(Tool, f"tool-{number}", TOOLS, 1, self._partitions))
         for group_id in (TOOLS, *self._names()):
             self._readers.append(self._new(Reader, f"reader-{group_id}", group_id, 1, self._partitions))
-        self._shortlived.append(self._new(Shortlived, "short", "short", 1))
+        self._passing.append(self._new(Shortlived, "short", "short", 1))
+        self._passing.append(self._new(Scripted, "scripted", "scripted", 1))
         if self._settled_us is None:
             self._wait()
 

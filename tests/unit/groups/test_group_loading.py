@@ -50,6 +50,19 @@ def test_sessions_begin_anew_when_a_group_is_loaded() -> None:
     assert lab.state() == "Empty" and lab.heartbeat(member.member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_nothing_is_due_in_a_shard_until_all_of_it_is_loaded() -> None:
+    """Else its coordinator, which lets nothing happen before, would be woken at once again and again."""
+    lab = Lab()
+    lab.stable(2, static=True)
+    lab.commit({TP: 5})
+    lab.shard = lab.new_shard()
+    for key, value in [*lab.log, (group_key(GROUP), None), *lab.log, (offset_key(GROUP, "t", 0), None)]:
+        lab.shard.load(key, value)
+        assert lab.shard.next_deadline_ms is None
+    lab.do(lab.shard.loaded(lab.now_ms))
+    assert lab.shard.next_deadline_ms == lab.now_ms + SESSION_MS
+
+
 def test_of_several_records_the_last_counts() -> None:
     lab = Lab()
     (first,) = lab.stable()

@@ -15,6 +15,7 @@ from regency.broker_agent.groups.api import (
     NO_GENERATION,
     NO_MEMBER,
     Caller,
+    JoinedMember,
     JoinRequest,
     JoinResult,
     LeavingMember,
@@ -108,6 +109,14 @@ class Asker:
         """Tell the trace."""
         self._scheduler.trace.note("group", self.process.name, words, *values)
 
+    def take_assignment(self, caller: Caller, synced: SyncResult) -> tuple[TopicPartition, ...]:
+        """What a member has got, which is judged."""
+        made_in, names = json.loads(synced.assignment) if synced.assignment else (NO_GENERATION, ())
+        owned = tuple(TopicPartition(*name) for name in names)
+        self.note("owns %s in generation %d as %s", owned, caller.generation, caller.member_id)
+        self._rules.assigned(self.group_id, caller, made_in, owned, self._scheduler.now_us)
+        return owned
+
     def _ask(self, address: str, request: GroupAsked, timeout_ms: int) -> Any:
         return self._scheduler.wait(lambda resume: self._connections.ask(address, request, resume, timeout_ms))
 
@@ -143,6 +152,8 @@ class Member(Asker):
         self.is_in_doubt = False
         """Whether a join of it may have come to be, or yet come, that it knows nothing of."""
         self.member_id = NO_MEMBER
+        self._stored_id = NO_MEMBER
+        """The last id under which it has got an assignment: a coordinator may forget another one, as Kafka's may."""
         self.instance_id = instance_id
         self.generation = NO_GENERATION
         self.owned: tuple[TopicPartition, ...] = ()
@@ -187,7 +198,7 @@ class Member(Asker):
             self.process.name,
             "/10.0.0.1",
             CONSUMER,
-            ((PROTOCOL, _subscription(self._partitions)),),
+            ((PROTOCOL, subscription(self._partitions)),),
             self.session_ms,
             REBALANCE_MS,
             requires_known_member_id=self.instance_id is None,
@@ -217,7 +228,7 @@ class Member(Asker):
 
     def _sync(self, joined: JoinResult) -> None:
         leads = joined.leader == joined.member_id and not joined.skip_assignment
-        assignments = self._assign([each.member_id for each in joined.members]) if leads else {}
+        assignments = self._assign(joined.members) if leads else {}
         request = SyncRequest(
             self.group_id,
             self.member_id,
@@ -234,26 +245,25 @@ class Member(Asker):
         if synced.error is not ErrorCode.NONE:
             self._take_error(synced.error, rightful=told.rightful)
             return
-        made_in, names = json.loads(synced.assignment) if synced.assignment else (NO_GENERATION, ())
-        self.owned = tuple(TopicPartition(*name) for name in names)
-        self.note("owns %s in generation %d as %s", self.owned, self.generation, self.member_id)
-        self._rules.assigned(self.group_id, self.caller, made_in, self.owned, self._scheduler.now_us)
+        self.owned = self.take_assignment(self.caller, synced)
+        self._stored_id = self.member_id
         self._must_join = False
         self._asked_settled = False
         self._heartbeat_ms = self.process.clock.monotonic_ms() + HEARTBEAT_MS
 
-    def _assign(self, members: Sequence[str]) -> dict[str, bytes]:
+    def _assign(self, members: Sequence[JoinedMember]) -> dict[str, bytes]:
         """Partitions by turns, to the members from a random one on."""
         start = self._chance.randrange(len(members))
         order = [*members[start:], *members[:start]]
-        shares = {member: self._partitions[number :: len(order)] for number, member in enumerate(order)}
-        return {member: json.dumps((self.generation, share)).encode() for member, share in shares.items()}
+        shares = [(member, self._partitions[number :: len(order)]) for number, member in enumerate(order)]
+        return assign(self._rules, self.group_id, self.generation, shares)
 
     def _take_error(self, error: ErrorCode, *, rightful: bool = False) -> None:
         """What every answer with an error means. Raises ProcessDied where the member is fenced."""
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.note("is fenced")
-            if rightful and self._is_newest(self) and not self.is_in_doubt:
+            is_stored = self.member_id == self._stored_id
+            if rightful and is_stored and self._is_newest(self) and not self.is_in_doubt:
                 self._rules.fenced(self.group_id, self.caller)
             self.process.kill()
             self.process.check_alive()
@@ -485,7 +495,19 @@ class Shortlived(Asker):
         return False
 
 
-def _subscription(partitions: Sequence[TopicPartition]) -> bytes:
+def assign(
+    rules: GroupRules,
+    group_id: str,
+    generation: int,
+    shares: Sequence[tuple[JoinedMember, Sequence[TopicPartition]]],
+) -> dict[str, bytes]:
+    """What a leader sends of these shares, by member id; it is noted."""
+    rules.made(group_id, generation, {member.instance_id or member.member_id: share for member, share in shares})
+    return {member.member_id: json.dumps((generation, share)).encode() for member, share in shares}
+
+
+def subscription(partitions: Sequence[TopicPartition]) -> bytes:
+    """What a member says that it reads, as consumers do."""
     topics = sorted({each.topic.encode() for each in partitions})
     names = b"".join(len(topic).to_bytes(2, "big") + topic for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff" * 4

@@ -226,6 +226,19 @@ def any_generation_lives(patch: Patch) -> None:
 
 
 @_ALL.of("own rule")
+def any_generation_commits(patch: Patch) -> None:
+    """a commit of an older generation of its group is taken"""
+    patch.edit(
+        Group,
+        "may_commit",
+        (
+            "error = self._check(caller.member_id, caller.instance_id, caller.generation)",
+            "error = self.members.check(caller.member_id, caller.instance_id)",
+        ),
+    )
+
+
+@_ALL.of("own rule")
 def assigned_before_stored(patch: Patch) -> None:
     """members get their assignments before these are in the log"""
     patch.edit(
@@ -317,6 +330,21 @@ def replacements_not_stored(patch: Patch) -> None:
         "_replace",
         ("out.appends.append(Append((record,), stored))", "out.add(stored(ErrorCode.NONE, now_ms))"),
     )
+
+
+@_ALL.of("KAFKA-9801")
+def replaced_without_a_rebalance(patch: Patch) -> None:
+    """a static member that is started again while its leader assigns goes on in that generation, under another id"""
+    condition = "if self.state is not GroupState.STABLE or self.members.vote() != self.protocol:\n"
+    at_once = "self.members.answer_join(member, self._joined(member), out)"
+    goes_on = f"if self.state is GroupState.COMPLETING_REBALANCE:\n        return {at_once}\n    "
+    patch.edit(Group, "_replace", (condition, goes_on + condition))
+
+
+@_ALL.of("KIP-345")
+def fenced_not_answered(patch: Patch) -> None:
+    """a static member whose place another one has taken is not told so: it is unknown, and takes the place back"""
+    patch.edit(Membership, "check", ("return ErrorCode.FENCED_INSTANCE_ID", "return ErrorCode.UNKNOWN_MEMBER_ID"))
 
 
 @_ALL.of("own rule")

@@ -7,7 +7,7 @@ Commits are judged at the end, all else at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -91,6 +91,8 @@ class GroupRules:
         self._commits: dict[_Key, list[Commit]] = {}
         self._reads: dict[_Key, list[tuple[int, int, int]]] = {}
         self._generations: dict[tuple[str, int], dict[str, frozenset[TopicPartition]]] = {}
+        self._made: dict[tuple[str, int], list[Mapping[str, frozenset[TopicPartition]]]] = {}
+        """What leaders have sent off, by instance or member."""
         self._newest: dict[str, tuple[int, int]] = {}
         """The last generation that somebody was assigned something in, and since when, by group."""
         self._alive: dict[tuple[str, str], tuple[int, int]] = {}
@@ -142,6 +144,11 @@ class GroupRules:
 
     # Generations
 
+    def made(self, group_id: str, generation: int, shares: Mapping[str, Iterable[TopicPartition]]) -> None:
+        """The leader of a generation is about to assign partitions, by instance or member; it may do so again."""
+        made = {name: frozenset(share) for name, share in shares.items()}
+        self._made.setdefault((group_id, generation), []).append(made)
+
     def assigned(
         self, group_id: str, caller: Caller, made_in: int, partitions: Iterable[TopicPartition], now_us: int
     ) -> None:
@@ -156,6 +163,11 @@ class GroupRules:
             raise broken("one-assignment-per-generation", f"{who} gets what was made in generation {made_in}")
         members = self._generations.setdefault((group_id, generation), {})
         name = caller.instance_id or caller.member_id
+        meant = [each[name] for each in self._made.get((group_id, generation), ()) if name in each]
+        if meant and owned not in meant:
+            raise broken(
+                "one-assignment-per-generation", f"{who} gets {_told(owned)}, and was assigned {_told(meant[-1])}"
+            )
         before = members.setdefault(name, owned)
         if before != owned:
             raise broken("one-assignment-per-generation", f"{who} gets {_told(owned)}, and got {_told(before)}")
@@ -176,6 +188,16 @@ class GroupRules:
         """Who leads takes another one for the member, which is the only one of its name. Raises InvariantBroken."""
         if not self._facts.excused(self.home(group_id)):
             raise broken("sessions-kept", f"{caller.member_id} of {group_id} is fenced, as if it had a successor")
+
+    def replaced(self, group_id: str, caller: Caller, answers: Iterable[ErrorCode]) -> None:
+        """What who leads has told a static member, in whose place another one has got its assignment. Raises
+        InvariantBroken.
+        """
+        wrong = [error.name for error in answers if error is not ErrorCode.FENCED_INSTANCE_ID]
+        if wrong and not self._facts.excused(self.home(group_id)):
+            raise broken(
+                "replaced-are-fenced", f"{caller.member_id} of {group_id} is told {wrong[0]}, and has a successor"
+            )
 
     # Sessions
 

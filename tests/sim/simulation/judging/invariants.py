@@ -223,13 +223,18 @@ _TABLE: Final = (
     ),
     Invariant(
         "one-assignment-per-generation",
-        "A member of a generation has one assignment in it, which was made in it.",
+        "A member of a generation has one assignment in it, which was made in it, and for that member.",
         "own rule",
     ),
     Invariant(
         "old-generations-refused",
         "Nothing is taken from a member of a generation after which another one has got its assignments.",
         "own rule",
+    ),
+    Invariant(
+        "replaced-are-fenced",
+        "A static member in whose place another one has its assignment is told so, whatever it asks.",
+        "KIP-345",
     ),
     Invariant("answered-once", "A coordinator answers no request twice.", "own rule"),
     Invariant("owned-once", "No two members of one generation own the same partition.", "own rule"),
