@@ -11,6 +11,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 from urllib.request import urlopen
@@ -36,23 +37,20 @@ LAST_LINES = 30
 NewCluster = Callable[..., Cluster]
 CreateTopic = Callable[..., None]
 REPORT = pytest.StashKey[dict[str, pytest.TestReport]]()
-LONG = frozenset(
-    {
-        "test_repeated_kills.py",
-        "test_agent_metrics.py",
-        "test_log_directories.py",
-        "test_top.py",
-        "test_spark_flights.py",
-        "test_spark_sink_once.py",
-    }
-)
-"""Whose tests take up to a minute each. They come last, where idle workers take them over first: begun by one that has
-much else to do, one of them would be all that is left in the end.
-"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name in LONG)
+    """What takes long is begun first, by all workers in turn: each gets as large a part of the list to begin with."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = iter([item for item in items if not item.get_closest_marker("long")])
+    left, dealt = len(items), []
+    for worker in range(workers):
+        size = left // (workers - worker)
+        left -= size
+        first = long[worker::workers]
+        dealt += [*first, *islice(others, max(size - len(first), 0))]
+    items[:] = [*dealt, *others]
 
 
 class Eventually(Protocol):

@@ -55,6 +55,7 @@ def traced(profile: str, seed: int) -> tuple[int, int]:
 
 
 @pytest.mark.sim
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_trace_in_every_process_and_again_in_one() -> None:
     logging.disable(logging.CRITICAL)
     first = [traced(profile, seed) for profile, seed in SEEDS]

@@ -14,7 +14,7 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from regency.cli.asking.naming import existing, partition_meant
+from regency.cli.asking.naming import partition_meant
 from regency.cli.asking.trouble import never_writable, why_unwritten
 from regency.cli.asking.wire import ANSWER_TIMEOUT_S, cluster_wire, unreachable
 from regency.cli.context import TOPIC_NAME, Count, Seconds, cluster_options, conclude, current, print_json, say
@@ -218,9 +218,9 @@ def load(
             f"{topic} is partition {meant.partition} of topic {meant.topic}, and a load writes to whole topics.",
             hint=f"Say `regency load {meant.topic}`, or `regency topics create {topic}` if a topic is meant.",
         )
-    ensure_topic(servers, topic, WantedTopic(configs=OWN_TOPIC))
+    found = ensure_topic(servers, topic, WantedTopic(configs=OWN_TOPIC))
     with cluster_wire(servers) as wire:
-        never = never_writable(wire, topic, existing(wire, topic).replication_factor)
+        never = never_writable(wire, topic, found.replication_factor)
     if never is not None:
         raise CommandFailed(never)
     producer = confluent_kafka.Producer(

@@ -12,7 +12,7 @@ import msgspec
 from regency.cli.asking.config_requests import BROKER, Resource, describe
 from regency.cli.asking.deletions import refuse_if_going
 from regency.cli.asking.refusals import refusal
-from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, cluster_wire
+from regency.cli.asking.wire import REQUEST_TIMEOUT_MS, ClusterWire, TopicFacts, cluster_wire
 from regency.cli.context import INT32_MAX, completed, say
 from regency.cli.exits import CommandFailed, Exit
 from regency.model.kafka_errors import ErrorCode
@@ -94,10 +94,10 @@ def create_topic(wire: ClusterWire, servers: str, topic: str, wanted: WantedTopi
     return reply
 
 
-def wait_for_leaders(servers: str, topic: str, timeout_ms: int) -> None:
-    """Return when each partition has a leader. Raises CommandFailed with IN_PROGRESS when that takes too long."""
+def wait_for_leaders(servers: str, topic: str, timeout_ms: int) -> TopicFacts:
+    """The topic when each partition has a leader. Raises CommandFailed with IN_PROGRESS when that takes too long."""
     deadline = time.monotonic() + timeout_ms / 1000
-    while (missing := _without_leader(servers, topic)) is not None:
+    while isinstance(missing := _led(servers, topic), str):
         if time.monotonic() >= deadline:
             raise CommandFailed(
                 f"Topic {topic} is there, but not every partition got a leader within {timeout_ms / 1000:g} s: "
@@ -106,10 +106,11 @@ def wait_for_leaders(servers: str, topic: str, timeout_ms: int) -> None:
                 status=Exit.IN_PROGRESS,
             )
         time.sleep(_LOOK_EVERY_S)
+    return missing
 
 
-def ensure_topic(servers: str, topic: str, wanted: WantedTopic | None = None) -> None:
-    """Create the topic where it is not there, and wait for its leaders. Raises CommandFailed.
+def ensure_topic(servers: str, topic: str, wanted: WantedTopic | None = None) -> TopicFacts:
+    """Create the topic where it is not there, and wait for its leaders; as a broker tells it. Raises CommandFailed.
 
     Where none are wanted in particular it has default.replication.factor replicas; where nobody has set that, three, or
     as many as there are brokers.
@@ -122,7 +123,7 @@ def ensure_topic(servers: str, topic: str, wanted: WantedTopic | None = None) ->
         if not reply.existed:
             numbers = counted(reply.num_partitions, "partition"), counted(reply.replication_factor, "replica")
             say(f"Created topic {topic}: {numbers[0]}, {numbers[1]}.")
-    wait_for_leaders(servers, topic, REQUEST_TIMEOUT_MS)
+    return wait_for_leaders(servers, topic, REQUEST_TIMEOUT_MS)
 
 
 def _default_factor(wire: ClusterWire) -> int:
@@ -146,8 +147,8 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     return parsed
 
 
-def _without_leader(servers: str, topic: str) -> str | None:
-    """Which partitions have no leader, or why that is not known; None where all have one."""
+def _led(servers: str, topic: str) -> TopicFacts | str:
+    """The topic where all its partitions have leaders; else which have none, or why that is not known."""
     try:
         with cluster_wire(servers) as wire:
             [found] = wire.topics([topic])
@@ -156,4 +157,4 @@ def _without_leader(servers: str, topic: str) -> str | None:
     if found.error_code != ErrorCode.NONE:
         return refusal(f"topic {topic}", found.error_code).message.rstrip(".")
     leaderless = [str(each.partition_index) for each in found.partitions if each.leader is None]
-    return f"without one: {listed(leaderless)}" if leaderless else None
+    return f"without one: {listed(leaderless)}" if leaderless else found

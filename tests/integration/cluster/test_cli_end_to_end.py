@@ -58,6 +58,7 @@ def consumed(output: str) -> list[tuple[str, str]]:
     return [(record["key"], record["value"]) for record in sorted(records, key=lambda one: int(one["value"]))]
 
 
+@pytest.mark.long
 def test_tour(regency: Shell, tmp_path: Path, eventually: Callable[..., object]) -> None:
     started = json.loads(regency("up", "--detach", "-o", "json"))
     assert started["brokers"] == [1, 2, 3]
@@ -101,6 +102,7 @@ def test_tour(regency: Shell, tmp_path: Path, eventually: Callable[..., object])
     regency("up", "--detach", status=6)
 
 
+@pytest.mark.long
 def test_a_lab_is_broken_and_repaired_by_its_verbs(
     regency: Shell, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

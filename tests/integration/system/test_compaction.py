@@ -150,6 +150,7 @@ def kill(cluster: Cluster, broker: int, eventually: Callable[..., Any]) -> None:
     eventually(lambda: leader_of(cluster) not in (broker, -1), within=30)
 
 
+@pytest.mark.long
 def test_leaders_that_die_while_they_compact_lose_nothing(compacting: Cluster, eventually: Callable[..., Any]) -> None:
     table = Table(compacting)
     for _ in range(4):

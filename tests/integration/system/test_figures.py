@@ -49,6 +49,7 @@ def loaded(new_cluster) -> Iterator[Cluster]:
     load.wait(30)
 
 
+@pytest.mark.long
 def test_a_follower_that_is_frozen_falls_behind_and_then_catches_up(loaded, eventually):
     flowing = eventually(
         lambda: (found := told(loaded, "top", "--once")) and (found["bytes_in_per_s"] or 0) > 100_000 and found,
@@ -75,8 +76,11 @@ def test_a_follower_that_is_frozen_falls_behind_and_then_catches_up(loaded, even
         in described
     )
 
-    rate = f"follower.replication.throttled.rate={SIZE * 1000}"
-    for words in (("topic", "t", "follower.replication.throttled.replicas=*"), ("broker", "all", rate)):
+    rate = "follower.replication.throttled.rate"
+    for words in (
+        ("topic", "t", "follower.replication.throttled.replicas=*"),
+        ("broker", "all", f"{rate}={SIZE * 1000}"),
+    ):
         assert (done := run(loaded, "configs", "set", *words)).exit_code == 0, done.output
     loaded.resume(frozen)
     rows = eventually(
@@ -88,6 +92,7 @@ def test_a_follower_that_is_frozen_falls_behind_and_then_catches_up(loaded, even
         [late] = [each for each in row["positions"] if each["catch_up"]]
         assert late["broker"] == frozen
         assert late["lag_bytes"] > late["lag"] * 100
+    assert run(loaded, "configs", "set", "broker", "all", f"{rate}=1000000000").exit_code == 0
     eventually(
         lambda: all(len(row["isr"]) == 3 for row in told(loaded, "topics", "describe", "t")), within=120, what="sync"
     )

@@ -45,6 +45,7 @@ def move(cluster: Cluster, broker: int, target: Path) -> list[int]:
     return [each.errno for each in answer.values()]
 
 
+@pytest.mark.long
 def test_a_leader_killed_while_its_replica_moves_under_load_goes_on_and_nothing_is_lost(
     new_cluster: Callable[..., Cluster],
     create_topic: Callable[..., None],

@@ -52,6 +52,7 @@ class Stream:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_an_agent_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(
     new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], look: Callable[..., Any], eventually: Any
 ) -> None:

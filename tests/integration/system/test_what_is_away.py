@@ -66,6 +66,7 @@ def test_a_frozen_broker_is_not_healthy_from_the_first_moment(cluster: Cluster, 
     cluster.wait_healthy(60)
 
 
+@pytest.mark.long
 def test_a_partition_without_a_leader_is_told_of_by_those_who_read_and_write(cluster: Cluster, run: Run) -> None:
     run("topics", "create", "solo", "--assignment", "2,3")
     assert run("produce", "solo", "--key-separator", ":", given="".join(f"{n}:{n}\n" for n in range(10))).exit_code == 0

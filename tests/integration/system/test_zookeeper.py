@@ -108,6 +108,7 @@ def test_a_second_broker_of_an_id_does_not_start_and_harms_nobody(
     assert registered is not None and session.read(znode_paths.broker(broker)) == registered
 
 
+@pytest.mark.long
 def test_a_zookeeper_restored_from_a_copy_whose_transactions_are_older_locks_nobody_out(
     new_cluster: Callable[..., Cluster], create_topic: Callable[..., None], books: Callable[..., Any], tmp_path: Path
 ) -> None:

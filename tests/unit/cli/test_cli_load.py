@@ -117,12 +117,24 @@ def made(monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]
 
     monkeypatch.setattr(load.confluent_kafka, "Producer", make)
     monkeypatch.setattr(load, "check_reachable", lambda *_: None)
-    monkeypatch.setattr(load, "ensure_topic", lambda *_, **__: None)
     fake = FakeCluster()
     fake.known = [TopicFacts("t", [partition(0, 1, [1, 2, 3], [1])])]
+    monkeypatch.setattr(load, "ensure_topic", lambda *_, **__: fake.known[0])
     fake.min_isr = 2
     connect(fake)
     return producers
+
+
+def test_a_broker_that_has_not_heard_of_the_topic_is_not_asked_about_it(
+    run: Run, made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch, connect: Callable[[FakeCluster], None]
+) -> None:
+    found = TopicFacts("t", [partition(0, 1, [1, 2, 3], [1])])
+    monkeypatch.setattr(load, "ensure_topic", lambda *_, **__: found)
+    connect(FakeCluster())
+
+    result = run("load", "t", *AT, "--no-read", "--rate", "1000", "--seconds", "0.1")
+
+    assert "Wrote " in result.output
 
 
 def test_what_failed_is_counted_and_is_the_exit_status(run: Run, made: list[FakeProducer]) -> None:

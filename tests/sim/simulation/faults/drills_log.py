@@ -55,7 +55,7 @@ class _Drills(Scripts):
     def cut_and_crash(self, fault: Fault, undone: ExitStack) -> Script:
         """A leader has a tail of some segments that nobody copies, when it stops in order, and another leads.
 
-        When it is back it cuts its tail off, and copies as many segments as that had; and then it loses power.
+        When it is back it cuts its tail off, and copies as far as that went; and then it loses power.
         """
         yield lambda: bool(self._full())
         led = fault.chance().choice(self._full())
@@ -81,7 +81,9 @@ class _Drills(Scripts):
         )
 
         def copied() -> bool:
-            return self._segments_behind(old, partition, agreed) >= SEGMENTS
+            held = self._held(old, partition)
+            is_beyond = held is not None and held.log.last_batch_epoch > led.state.leader_epoch
+            return is_beyond and self._end(old, partition) >= end
 
         died = self._dies_when(old, "log.background_flush.before_data", copied)
         undone.callback(  # what it copies is there before it is synced
