@@ -201,7 +201,8 @@ def elect_without_state(
 
     Where every live replica says that it has no log, there never was a leader: the first live one leads, with all
     live ones in sync. A log shows that the state is lost, and with it the ISR. Each of its members has all that is
-    committed, so the longest of all logs has it: its replica leads alone, beyond all leader epochs that are believed.
+    committed, so the longest of all logs mostly has it (`elect_restarted` tells when not): its replica leads alone,
+    beyond all leader epochs that are believed.
     At least one replica must be online.
     """
     live = tuple(replica for replica in assignment if replica in online)
