@@ -54,12 +54,6 @@ class ReadLog:
         before_end = bisect_left(final.runs, end, key=lambda run: run.offset)
         return before_end == 0 or final.runs[before_end - 1].end <= begin
 
-    def has_any(self, begin: int, end: int) -> bool:
-        """Whether anybody read a record at an offset from `begin` up to `end`."""
-        if end - begin > len(self.at):
-            return any(begin <= offset < end for offset in self.at)
-        return any(offset in self.at for offset in range(begin, end))
-
     def readers(self, offset: int, value: int, most: int = 2) -> tuple[Poll | FinalRead, ...]:
         """The first few who read the value there; looks through all polls, so only for findings that are shown."""
         found: list[Poll | FinalRead] = []
