@@ -41,7 +41,7 @@ class _Newest:
         keyed = (send for session in part.sends.values() for send in session if send.key)
         for send in keyed if part.compacted else ():
             self._key_of[send.value] = send.key
-            place = log.where.get(send.value, send.offset)
+            place = log.last_place(send.value, send.offset)
             self._last[send.key] = max(self._last.get(send.key, UNKNOWN), place)
 
     def excuses(self, begin: int, end: int) -> bool:
@@ -93,9 +93,7 @@ class _Session:
             self._add(Anomaly.SKIPPED_POLL, poll, expected, found, f"{what} offset {found}, {expected} was next")
 
     def _is_empty(self, begin: int, end: int) -> bool:
-        """Whether no record was there: by the final read, or of a compacted partition by all that was ever read; or none
-        had to be.
-        """
+        """Whether no record was there by the final read, or none had to be, as of a compacted partition."""
         if self._part.compacted and self._newest.excuses(begin, end):
             return True
         return self._log.final_has_none_of(begin, end)

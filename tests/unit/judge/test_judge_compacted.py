@@ -127,3 +127,21 @@ def test_below_the_final_log_start_too(compacted):
     compacted.poll((1, [1]), (3, [3, 4]), position=0)
     compacted.add(FinalRead("t", 0, 4, 5, (Run(4, (4,)),), compacted.now_ms + 10))
     assert kinds(compacted) == set()
+
+
+def test_a_record_that_was_written_twice_excuses_what_is_before_the_second_time(history):
+    history.add(Compacted("t", 0))
+    history.send(0, 0, key="a", idempotent=False)
+    history.send(1, 1, key="a")
+    history.poll((0, [0, 1]), position=0)
+    finally_(history, (2, [0]), end=3)
+    assert Anomaly.LOST_WRITE not in kinds(history)
+
+
+def test_a_second_attempt_that_went_before_anybody_read_it_is_not_misplaced(history):
+    history.add(Compacted("t", 0))
+    history.send(0, 1, key="a", idempotent=False)
+    history.send(1, 2, key="a")
+    history.poll((0, [0]), position=0)
+    finally_(history, (2, [1]), end=3)
+    assert Anomaly.MISPLACED_WRITE not in kinds(history)
