@@ -21,7 +21,7 @@ from simulation.defects.patching import Patch
 from simulation.judging.facts import Facts
 from simulation.judging.group_rules import GroupRules
 from simulation.kernel.scheduler import Process
-from simulation.shape import OFFSETS_MIN_INSYNC, SECOND_US, Shape, TopicShape
+from simulation.shape import COMPACTED, OFFSETS_MIN_INSYNC, SECOND_US, Shape, TopicShape
 from simulation.world import World
 
 T = TypeVar("T", Member, Reader, Scripted, Shortlived, Tool)
@@ -62,6 +62,8 @@ class _Place:
         self.group_id = group_id
         self.instance_id = instance_id
         self.lives = 0
+        self.session_ms: int | None = None
+        """Of all of them, drawn by the first: in the end it is known of those that are gone who is missed in time."""
         self.member: Member | None = None
         self.wanted = True
         self.doubted_us = -LATE_JOINS_US
@@ -93,6 +95,8 @@ class Groups:
         if self._shape is None:
             return
         facts.min_insync[OFFSETS_TOPIC] = OFFSETS_MIN_INSYNC
+        if self._shape.is_compacted:
+            facts.compacted_topics.add(OFFSETS_TOPIC)
         self._turns = random.Random(f"turns {seed}")
         self._longest_turn_us = self._turns.choice((0, 1_000, 50_000, 200_000))
         world.turn_us = lambda: int(self._turns.random() * self._longest_turn_us)
@@ -106,7 +110,12 @@ class Groups:
     def start(self) -> None:
         """Have the topic created, and everybody begin."""
         if self._shape is not None:
-            configs = {"segment.bytes": str(self._shape.segment_bytes), "retention.bytes": "-1", "retention.ms": "-1"}
+            policy = dict(COMPACTED) if self._shape.is_compacted else {}
+            configs = policy | {
+                "segment.bytes": str(self._shape.segment_bytes),
+                "retention.bytes": "-1",
+                "retention.ms": "-1",
+            }
             topic = TopicShape(
                 OFFSETS_TOPIC, self._shape.partitions, 3, OFFSETS_MIN_INSYNC, configs=tuple(configs.items())
             )
@@ -241,6 +250,7 @@ class Groups:
 
         more = self._partitions, place.instance_id, is_newest
         place.member = self._new(Member, place.name, place.group_id, place.lives, *more)
+        place.session_ms = place.member.session_ms = place.session_ms or place.member.session_ms
         place.member.is_lazy = self._settled_us is None and self._chance.random() < 0.1
         place.member.is_settled = self._settled_us is not None
 
