@@ -54,11 +54,9 @@ class ReadLog:
         before_end = bisect_left(final.runs, end, key=lambda run: run.offset)
         return before_end == 0 or final.runs[before_end - 1].end <= begin
 
-    def has_any(self, begin: int, end: int) -> bool:
-        """Whether anybody read a record at an offset from `begin` up to `end`."""
-        if end - begin > len(self.at):
-            return any(begin <= offset < end for offset in self.at)
-        return any(offset in self.at for offset in range(begin, end))
+    def last_place(self, value: int, acknowledged: int) -> int:
+        """The highest offset at which the value was read; else that of its acknowledgement."""
+        return max(self.repeated.get(value, (self.where.get(value, acknowledged),)))
 
     def readers(self, offset: int, value: int, most: int = 2) -> tuple[Poll | FinalRead, ...]:
         """The first few who read the value there; looks through all polls, so only for findings that are shown."""

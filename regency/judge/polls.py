@@ -24,18 +24,43 @@ Witness = ListedEnd | Poll | Send
 def judge_polls(part: Part, log: ReadLog, findings: Findings) -> None:
     """Findings about consumers' sessions and about listed ends."""
     last_of_client: dict[str, Poll | None] = {}
+    newest = _Newest(part, log)
     for (client, _), session in part.polls.items():
-        last_of_client[client] = _Session(part, log, findings).judge(session)
+        last_of_client[client] = _Session(part, log, newest, findings).judge(session)
     _judge_tails(part, log, (last for last in last_of_client.values() if last is not None), findings)
     _judge_ends(part, findings)
+
+
+class _Newest:
+    """The last offset of each key of a compacted partition, as far as it is known."""
+
+    def __init__(self, part: Part, log: ReadLog) -> None:
+        self._log = log
+        self._key_of: dict[int, str] = {}
+        self._last: dict[str, int] = {}
+        keyed = (send for session in part.sends.values() for send in session if send.key)
+        for send in keyed if part.compacted else ():
+            self._key_of[send.value] = send.key
+            place = log.last_place(send.value, send.offset)
+            self._last[send.key] = max(self._last.get(send.key, UNKNOWN), place)
+
+    def excuses(self, begin: int, end: int) -> bool:
+        """Whether who reads from `begin` may have no record below `end`: each that anybody read there has a later one
+        of its key. Leaders are compacted at different times, so that others may have it all the same.
+        """
+        at = self._log.at
+        offsets = range(begin, end) if end - begin <= len(at) else [each for each in at if begin <= each < end]
+        known = ((offset, self._key_of.get(at[offset], "")) for offset in offsets if offset in at)
+        return all(self._last.get(key, UNKNOWN) > offset for offset, key in known)
 
 
 class _Session:
     """One consumer session on its way through the log."""
 
-    def __init__(self, part: Part, log: ReadLog, findings: Findings) -> None:
+    def __init__(self, part: Part, log: ReadLog, newest: _Newest, findings: Findings) -> None:
         self._part = part
         self._log = log
+        self._newest = newest
         self._findings = findings
         self._previous: Poll | None = None
 
@@ -68,8 +93,8 @@ class _Session:
             self._add(Anomaly.SKIPPED_POLL, poll, expected, found, f"{what} offset {found}, {expected} was next")
 
     def _is_empty(self, begin: int, end: int) -> bool:
-        """Whether no record was there: by the final read, or of a compacted partition by all that was ever read."""
-        if self._part.compacted and not self._log.has_any(begin, end):
+        """Whether no record was there by the final read, or none had to be, as of a compacted partition."""
+        if self._part.compacted and self._newest.excuses(begin, end):
             return True
         return self._log.final_has_none_of(begin, end)
 

@@ -45,7 +45,7 @@ class _Superseded:
         present = log.final_values or frozenset()
         for session in part.sends.values() if part.compacted else ():
             for send in session:
-                place = log.where.get(send.value, send.offset)
+                place = log.last_place(send.value, send.offset)
                 if send.key and (send.value in present or (send.tombstone and send.offset >= 0)):
                     self._newest[send.key] = max(self._newest.get(send.key, place), place)
 
@@ -83,11 +83,13 @@ def _is_lost(send: Send, part: Part, log: ReadLog) -> bool:
 def _is_misplaced(send: Send, part: Part, log: ReadLog) -> bool:
     """Whether a send that was read elsewhere is not at the offset of its acknowledgement.
 
-    Of a plain producer an earlier attempt may be read first, so it counts only where that offset has been read too.
+    Of a plain producer an earlier attempt may be read first, so it counts only where that offset has been read too;
+    compaction may have taken away what nobody read there.
     """
     if log.stands_at(send.value, send.offset):
         return False
-    read = send.offset in log.at or (part.final is not None and send.offset >= part.final.log_start)
+    is_final = part.final is not None and send.offset >= part.final.log_start and not part.compacted
+    read = send.offset in log.at or is_final
     return read or send.idempotent
 
 

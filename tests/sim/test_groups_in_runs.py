@@ -30,14 +30,35 @@ def test_there_are_groups_in_a_share_of_the_deep_schedules_and_in_no_other() -> 
 def test_without_groups_the_faults_of_a_seed_are_the_same() -> None:
     for seed in SEEDS:
         shape = shape_of("deep", seed)
-        faults = [fault for fault in plan(shape, seed) if fault.kind is not Kind.COORDINATOR]
-        assert plan(shape._replace(grouped=False), seed) == faults
+        faults = [fault for fault in plan(shape, seed) if fault.kind not in (Kind.COORDINATOR, Kind.CLEANING)]
+        assert plan(shape._replace(grouped=False).without_keys(), seed) == faults
+
+
+def test_some_deep_schedules_compact_a_topic_of_keys_and_do_all_else_as_without() -> None:
+    keyed = [seed for seed in range(400) if any(topic.is_keyed for topic in shape_of("deep", seed).topics)]
+    assert 15 < len(keyed) < 50
+    assert all(seed % DRILL_EVERY for seed in keyed)
+    for seed in keyed:
+        shape = shape_of("deep", seed)._replace(grouped=False)
+        if not shape.topics[-1].unclean:
+            faults = [fault for fault in plan(shape, seed) if fault.kind is not Kind.CLEANING]
+            assert plan(shape.without_keys(), seed) == faults
+        assert shape.without_keys().with_keys() == shape
+
+
+def test_keyed_records_are_compacted_and_read() -> None:
+    seed = next(seed for seed in SEEDS if not shape_of("deep", seed).topics[-1].is_keyed)
+    result = run(seed, shape_of("deep", seed)._replace(grouped=False).with_keys())
+    assert result.failure is None
+    assert result.passed["log.compaction.before_end"] > 3
 
 
 def test_a_defect_of_groups_is_looked_for_where_there_are_some_and_no_other_is() -> None:
     shape = shape_of("deep", 1)
     assert exposing(shape, "members-not-loaded").grouped
     assert not exposing(shape, "unfenced-writes").grouped
+    assert exposing(shape, "deletions-forgotten").topics[-1].is_keyed
+    assert not any(topic.is_keyed for topic in exposing(shape.with_keys(), "unfenced-writes").topics)
     assert exposing(shape, "") == shape
 
 

@@ -14,14 +14,14 @@ from regency.broker_agent.groups.context import GroupState
 from regency.kafka.groups.placement import OFFSETS_TOPIC
 from regency.model.ids import TopicPartition
 from simulation.admin import Admin
-from simulation.clients.group_member import REBALANCE_MS, SESSION_MS, Member, Reader, Shortlived, Tool
+from simulation.clients.group_member import LONG_SESSION_MS, REBALANCE_MS, SESSION_MS, Member, Reader, Shortlived, Tool
 from simulation.clients.group_scripts import Scripted
 from simulation.cluster.agent import SimAgent
 from simulation.defects.patching import Patch
 from simulation.judging.facts import Facts
 from simulation.judging.group_rules import GroupRules
 from simulation.kernel.scheduler import Process
-from simulation.shape import OFFSETS_MIN_INSYNC, SECOND_US, Shape, TopicShape
+from simulation.shape import COMPACTED, OFFSETS_MIN_INSYNC, SECOND_US, Shape, TopicShape
 from simulation.world import World
 
 T = TypeVar("T", Member, Reader, Scripted, Shortlived, Tool)
@@ -34,6 +34,8 @@ TOOLS: Final = "tools"
 """The group without members."""
 LATE_JOINS_US: Final = 15 * SECOND_US
 """So long after a member has ended of it may still arrive, and take the place of its successor."""
+_SESSIONS_MS: Final = (SESSION_MS, SESSION_MS, LONG_SESSION_MS)
+_STATIC_SESSIONS_MS: Final = (SESSION_MS, LONG_SESSION_MS, LONG_SESSION_MS, LONG_SESSION_MS)
 NEW_MEMBER_MS: Final = 12_000
 """In the place of five minutes, which no run lasts."""
 
@@ -57,11 +59,13 @@ def in_pieces(shape: Shape, seed: int) -> Iterator[None]:
 class _Place:
     """What a member is for: whoever is it at the time goes by this name."""
 
-    def __init__(self, name: str, group_id: str, instance_id: str | None) -> None:
+    def __init__(self, name: str, group_id: str, instance_id: str | None, session_ms: int) -> None:
         self.name = name
         self.group_id = group_id
         self.instance_id = instance_id
         self.lives = 0
+        self.session_ms = session_ms
+        """Of whoever it is, so that in the end it is known of those that are gone who is missed in time."""
         self.member: Member | None = None
         self.wanted = True
         self.doubted_us = -LATE_JOINS_US
@@ -93,7 +97,10 @@ class Groups:
         if self._shape is None:
             return
         facts.min_insync[OFFSETS_TOPIC] = OFFSETS_MIN_INSYNC
+        if self._shape.is_compacted:
+            facts.compacted_topics.add(OFFSETS_TOPIC)
         self._turns = random.Random(f"turns {seed}")
+        sessions = random.Random(f"sessions {seed}")
         self._longest_turn_us = self._turns.choice((0, 1_000, 50_000, 200_000))
         world.turn_us = lambda: int(self._turns.random() * self._longest_turn_us)
         world.on_started.append(self._agent_started)
@@ -101,12 +108,19 @@ class Groups:
             group_id = f"group-{number}"
             for each in range(members.dynamic + members.static):
                 name = f"member-{number}{each}"
-                self._places.append(_Place(name, group_id, name if each >= members.dynamic else None))
+                instance_id = name if each >= members.dynamic else None
+                session_ms = sessions.choice(_SESSIONS_MS if instance_id is None else _STATIC_SESSIONS_MS)
+                self._places.append(_Place(name, group_id, instance_id, session_ms))
 
     def start(self) -> None:
         """Have the topic created, and everybody begin."""
         if self._shape is not None:
-            configs = {"segment.bytes": str(self._shape.segment_bytes), "retention.bytes": "-1", "retention.ms": "-1"}
+            policy = dict(COMPACTED) if self._shape.is_compacted else {}
+            configs = policy | {
+                "segment.bytes": str(self._shape.segment_bytes),
+                "retention.bytes": "-1",
+                "retention.ms": "-1",
+            }
             topic = TopicShape(
                 OFFSETS_TOPIC, self._shape.partitions, 3, OFFSETS_MIN_INSYNC, configs=tuple(configs.items())
             )
@@ -239,7 +253,7 @@ class Groups:
             others = any(each.process.alive or each.is_in_doubt for each in place.replaced)
             return place.member is member and not others and alone_us > LATE_JOINS_US
 
-        more = self._partitions, place.instance_id, is_newest
+        more = self._partitions, place.instance_id, place.session_ms, is_newest
         place.member = self._new(Member, place.name, place.group_id, place.lives, *more)
         place.member.is_lazy = self._settled_us is None and self._chance.random() < 0.1
         place.member.is_settled = self._settled_us is not None

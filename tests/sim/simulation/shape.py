@@ -24,6 +24,9 @@ reconcile would mend in passing has to come right by itself.
 
 RECONCILE_MS: Final = 4_000
 
+KEYED: Final = 0.1
+"""The share of deep schedules without drills in which there is a topic more, whose records have keys."""
+
 GROUPED: Final = 0.45
 """The share of deep schedules without drills in which there are consumer groups: a third of all."""
 
@@ -39,6 +42,8 @@ class TopicShape(NamedTuple):
     """Whether a leader may be elected from outside the ISR."""
     configs: tuple[tuple[str, str], ...] = ()
     """More settings."""
+    is_keyed: bool = False
+    """Whether records have keys, and brokers compact them."""
 
 
 class Storage(NamedTuple):
@@ -53,6 +58,9 @@ class Storage(NamedTuple):
     retention_ms: int = UNLIMITED
     roll_ms: int = NEVER
 
+
+COMPACTED: Final = (("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.05"))
+"""Settings of a topic that is compacted as soon as there is something to compact."""
 
 OFFSETS_MIN_INSYNC: Final = 2
 """min.insync.replicas of the topic that groups are kept in."""
@@ -73,6 +81,8 @@ class GroupShape(NamedTuple):
     groups: tuple[GroupMembers, ...]
     faults: int
     """What befalls coordinators, beside all that befalls brokers."""
+    is_compacted: bool
+    """Whether that topic is."""
 
 
 class Shape(NamedTuple):
@@ -108,6 +118,8 @@ class Shape(NamedTuple):
     possible_groups: GroupShape | None = None
     """The groups that there are if there are any: drawn by themselves, so that they change no run without."""
     grouped: bool = False
+    possible_keys: TopicShape | None = None
+    """The compacted topic that there may be: drawn by itself, too."""
 
     @property
     def reconciles(self) -> bool:
@@ -122,6 +134,21 @@ class Shape(NamedTuple):
     def groups(self) -> GroupShape | None:
         """The consumer groups of the run."""
         return self.possible_groups if self.grouped else None
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether brokers compact anything."""
+        return any(topic.is_keyed for topic in self.topics) or (self.groups is not None and self.groups.is_compacted)
+
+    def with_keys(self) -> Shape:
+        """The same run with a topic of keyed records, if it may have one."""
+        if self.possible_keys is None or self.possible_keys in self.topics:
+            return self
+        return self._replace(topics=(*self.topics, self.possible_keys))
+
+    def without_keys(self) -> Shape:
+        """The same run without such a topic."""
+        return self._replace(topics=tuple(topic for topic in self.topics if not topic.is_keyed))
 
     def unreconciled(self) -> Shape:
         """The same run, in which nothing mends in passing what was sent wrongly, or not at all."""
@@ -172,6 +199,9 @@ def shape_of(profile: str, seed: int) -> Shape:
     if seed % DRILL_EVERY == 0:
         return shape
     shape = _with_time(shape, chance)
+    shape = shape._replace(possible_keys=_keys(seed))
+    if random.Random(f"keyed {seed}").random() < KEYED:
+        shape = shape.with_keys()
     return shape._replace(possible_groups=_groups(seed), grouped=random.Random(f"groups {seed}").random() < GROUPED)
 
 
@@ -180,7 +210,15 @@ def _groups(seed: int) -> GroupShape:
     number = chance.choice((1, 1, 2))
     groups = [GroupMembers(chance.choice((1, 2, 2, 3)), chance.choice((0, 0, 1, 2))) for _ in range(number)]
     segment_bytes = chance.choice((1 << 20, 4_000, 1_500))
-    return GroupShape(chance.choice((1, 2)), segment_bytes, tuple(groups), chance.randint(2, 7))
+    is_compacted = random.Random(f"compaction of groups {seed}").random() < 0.8
+    return GroupShape(chance.choice((1, 2)), segment_bytes, tuple(groups), chance.randint(2, 7), is_compacted)
+
+
+def _keys(seed: int) -> TopicShape:
+    chance = random.Random(f"shape of keys {seed}")
+    configs = (*COMPACTED, ("segment.bytes", str(chance.choice((300, 600, 1_500)))))
+    unclean = chance.random() < 0.3
+    return TopicShape("green", 1, 3, 1 if unclean else 2, unclean, configs, is_keyed=True)
 
 
 def _with_time(shape: Shape, chance: random.Random) -> Shape:
@@ -243,6 +281,7 @@ def settings_of(shape: Shape, broker: BrokerId) -> BrokerSettings:
         log_flush_scheduler_interval_ms=500 if storage.flush_ms != NEVER else NEVER - 1,
         log_flush_offset_checkpoint_interval_ms=5_000,
         log_flush_start_offset_checkpoint_interval_ms=5_000,
+        log_cleaner_backoff_ms=1_000 if shape.is_compacted else 15_000,
         auto_create_topics_enable=False,
         auto_leader_rebalance_enable=shape.balance_s > 0,
         leader_imbalance_check_interval_seconds=max(shape.balance_s, 1),

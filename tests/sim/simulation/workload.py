@@ -47,6 +47,8 @@ class Workload:
         self._recreations = Recreations(world, facts)
         self._wrong_ms = {f"producer-{number}": by for number, by in enumerate(world.shape.wrong_clocks_ms)}
         """By how much wall clocks are wrong."""
+        self._keyed = frozenset(topic.name for topic in world.shape.topics if topic.is_keyed)
+        facts.compacted_topics |= self._keyed
         for topic in world.shape.topics:
             facts.min_insync[topic.name] = topic.min_insync
 
@@ -134,7 +136,9 @@ class Workload:
         process = self._process("final-reader")
         network = self._world.network
         scheduler = self._world.scheduler
-        self._final = FinalReader(scheduler, network, process, self._partitions, self._brokers, within_ms=20_000)
+        self._final = FinalReader(
+            scheduler, network, process, self._partitions, self._brokers, within_ms=20_000, keyed=self._keyed
+        )
         scheduler.spawn(process, "final-reader", self._final.run)
 
     def unread(self) -> list[TopicPartition]:
@@ -151,7 +155,8 @@ class Workload:
 
     def history(self) -> list[Operation]:
         """What clients did and saw. To be called after `end`."""
-        compacted = [Compacted(*name) for name in sorted(self._facts.compacted)]
+        keyed = (partition for partition in self._partitions if partition.topic in self._keyed)
+        compacted = [Compacted(*name) for name in sorted({*self._facts.compacted, *keyed})]
         facts: list[Operation] = [*self._facts.log_starts, *compacted]
         return [*self._history.operations, *self.reads, *facts, *self._recreations.operations()]
 
@@ -191,7 +196,15 @@ class Workload:
         config = MODES[mode]
         config = msgspec.structs.replace(config, records_per_s=config.records_per_s * world.shape.load)
         producer = Producer(
-            world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers, config
+            world.scheduler,
+            world.network,
+            process,
+            self._history,
+            name,
+            self._partitions,
+            self._brokers,
+            config,
+            self._keyed,
         )
         producer.on_promise = self._facts.acknowledged
         self._producers.append((process, mode, producer))
@@ -201,7 +214,14 @@ class Workload:
         process = self._process(name)
         world = self._world
         consumer = Consumer(
-            world.scheduler, world.network, process, self._history, name, self._partitions, self._brokers
+            world.scheduler,
+            world.network,
+            process,
+            self._history,
+            name,
+            self._partitions,
+            self._brokers,
+            keyed=self._keyed,
         )
         self._consumers.append((process, consumer))
         world.scheduler.at(0, consumer.start, process)

@@ -83,8 +83,20 @@ def test_a_poll_passes_over_what_went_and_over_nothing_else(compacted):
     compacted.poll((1, [1]), (3, [3, 4]), position=0)
     finally_(compacted, (1, [1]), (3, [3, 4]), end=5)
     assert kinds(compacted) == set()
-    compacted.poll((3, [3]), position=0, client="d")
+    compacted.poll((1, [1]), (4, [4]), position=0, client="d")
     assert kinds(compacted) == {Anomaly.SKIPPED_POLL}
+
+
+def test_a_poll_passes_over_what_another_leader_which_is_not_compacted_so_far_still_has(compacted):
+    compacted.poll((3, [3, 4]), position=0)
+    compacted.poll((0, [0, 1, 2, 3, 4]), position=0, client="d")
+    finally_(compacted, (0, [0, 1, 2, 3, 4]), end=5)
+    assert kinds(compacted) == set()
+    compacted.send(5, 5)
+    compacted.send(6, 6)
+    compacted.poll((6, [6]), position=5)
+    compacted.poll((5, [5, 6]), position=5, client="d")
+    assert Anomaly.SKIPPED_POLL in kinds(compacted)
 
 
 def test_who_has_read_the_last_record_need_not_go_on_to_an_end_that_is_empty(compacted):
@@ -107,7 +119,7 @@ def test_a_skipped_send_is_excused_by_a_later_one_of_its_key(history):
 def test_without_a_final_read_a_poll_passes_over_what_nobody_read(compacted):
     compacted.poll((1, [1]), (3, [3, 4]), position=0)
     assert kinds(compacted) == set()
-    compacted.poll((3, [3, 4]), position=1, client="d")
+    compacted.poll((4, [4]), position=3, client="d")
     assert kinds(compacted) == {Anomaly.SKIPPED_POLL}
 
 
@@ -115,3 +127,21 @@ def test_below_the_final_log_start_too(compacted):
     compacted.poll((1, [1]), (3, [3, 4]), position=0)
     compacted.add(FinalRead("t", 0, 4, 5, (Run(4, (4,)),), compacted.now_ms + 10))
     assert kinds(compacted) == set()
+
+
+def test_a_record_that_was_written_twice_excuses_what_is_before_the_second_time(history):
+    history.add(Compacted("t", 0))
+    history.send(0, 0, key="a", idempotent=False)
+    history.send(1, 1, key="a")
+    history.poll((0, [0, 1]), position=0)
+    finally_(history, (2, [0]), end=3)
+    assert Anomaly.LOST_WRITE not in kinds(history)
+
+
+def test_a_second_attempt_that_went_before_anybody_read_it_is_not_misplaced(history):
+    history.add(Compacted("t", 0))
+    history.send(0, 1, key="a", idempotent=False)
+    history.send(1, 2, key="a")
+    history.poll((0, [0]), position=0)
+    finally_(history, (2, [1]), end=3)
+    assert Anomaly.MISPLACED_WRITE not in kinds(history)

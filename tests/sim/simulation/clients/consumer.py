@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParam
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.history import EARLIEST, LATEST, History, began_ms, ended_ms
-from simulation.clients.records import runs_of, values_in
+from simulation.clients.records import keyed_values_in, runs_of, values_in
 from simulation.clients.view import ClusterView, Connections, Leader
 from simulation.cluster.agent import ListAsked, PollAsked
 from simulation.kernel.scheduler import Process, Scheduler
@@ -92,13 +92,16 @@ class Consumer:
         partitions: Sequence[TopicPartition],
         brokers: Sequence[BrokerId],
         config: ConsumerConfig = DEFAULT,
+        keyed: Collection[str] = (),
     ) -> None:
+        """`keyed`: topics whose records have keys."""
         self.name = name
         self.records_read = 0
         self._scheduler = scheduler
         self._process = process
         self._history = history
         self._config = config
+        self._keyed = keyed
         self._closed = False
         self._settled = False
         self._fetching: set[str] = set()
@@ -214,8 +217,12 @@ class Consumer:
         """Write down what a poll brought, and go on behind it; whether it brought anything."""
         reader.polled_ms = invoked_ms
         records = row.records
-        runs = runs_of(each for each in values_in(bytes(records)) if each[0] >= position) if records else ()
-        behind = runs[-1].end if runs else position
+        if reader.partition.topic in self._keyed:
+            found, end = keyed_values_in(bytes(records))
+        else:
+            found, end = values_in(bytes(records)) if records else [], -1
+        runs = runs_of(each for each in found if each[0] >= position)
+        behind = max(runs[-1].end if runs else position, end)
         topic, partition = reader.partition
         poll = Poll(
             self.name,
@@ -231,7 +238,7 @@ class Consumer:
             leader.epoch,
             str(leader.topic_id),
         )
-        if not runs:
+        if behind == position:
             reader.idle = poll
             return False
         self._number(reader, poll)

@@ -138,14 +138,12 @@ class Member(Asker):
         brokers: Sequence[BrokerId],
         partitions: Sequence[TopicPartition],
         instance_id: str | None,
+        session_ms: int,
         is_newest: Callable[[Member], bool],
     ) -> None:
         """`is_newest` says whether nobody else has been started in its place since."""
         super().__init__(scheduler, network, process, rules, group_id, brokers)
-        lengths = (
-            (SESSION_MS, SESSION_MS, LONG_SESSION_MS) if instance_id is None else (SESSION_MS, *[LONG_SESSION_MS] * 3)
-        )
-        self.session_ms = self._chance.choice(lengths)
+        self.session_ms = session_ms
         self.is_lazy = False
         """Whether it does not fetch its assignment, though it says that it lives, until it is told to join anew."""
         self._is_newest = is_newest

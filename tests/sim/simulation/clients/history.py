@@ -4,14 +4,14 @@ read of every partition, as its leader has it after everything healed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from regency.judge.operations import FinalRead, Operation
 from regency.kafka.fetching.values import CONSUMER, FetchedPartition, FetchParams, FetchPartition, ListedOffset
 from regency.model.ids import NO_BROKER_EPOCH, BrokerId, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
-from simulation.clients.records import runs_of, values_in
+from simulation.clients.records import keyed_values_in, runs_of, values_in
 from simulation.clients.view import ClusterView, Leader
 from simulation.cluster.agent import ListAsked, PollAsked
 from simulation.cluster.channels import CLIENTS
@@ -73,7 +73,9 @@ class FinalReader:
         brokers: Sequence[BrokerId],
         *,
         within_ms: int = 30_000,
+        keyed: Collection[str] = (),
     ) -> None:
+        """`keyed`: topics whose records have keys."""
         self.reads: list[FinalRead] = []
         self.unread: list[TopicPartition] = list(partitions)
         self.done = False
@@ -81,6 +83,7 @@ class FinalReader:
         self._scheduler = scheduler
         self._network = network
         self._process = process
+        self._keyed = keyed
         self._within_us = within_ms * 1_000
         self._view = ClusterView(scheduler, network, process, brokers, partitions, lambda: None)
 
@@ -111,11 +114,17 @@ class FinalReader:
             row = self._fetch(partition, leader, position)
             if row is None or row.error is not ErrorCode.NONE:
                 return None
-            got = [each for each in values_in(bytes(row.records)) if each[0] >= position]
-            if not got:
+            behind = -1
+            if partition.topic in self._keyed:
+                got, behind = keyed_values_in(bytes(row.records))
+            else:
+                got = values_in(bytes(row.records))
+            got = [each for each in got if each[0] >= position]
+            behind = max(behind, got[-1][0] + 1 if got else -1)
+            if behind <= position:
                 return None
             found += got
-            position = got[-1][0] + 1
+            position = behind
             end = max(end, row.high_watermark)
         topic, number = partition
         completed_ms = ended_ms(self._scheduler.now_us)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from regency.broker_agent.replication.api import ProduceResult
@@ -11,7 +11,7 @@ from regency.model.ids import BrokerId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 from simulation.clients.history import History, began_ms, ended_ms
 from simulation.clients.lane import REFUSED_BEFORE_APPEND, Batch, BatchState, Handed, Lane, ProducerConfig, Session
-from simulation.clients.records import build_batch
+from simulation.clients.records import build_batch, key_of
 from simulation.clients.view import ClusterView, Connections, Leader
 from simulation.cluster.agent import ProduceAsked, ProducerIdAsked
 from simulation.cluster.channels import CLIENTS
@@ -45,7 +45,9 @@ class Producer:
         partitions: Sequence[TopicPartition],
         brokers: Sequence[BrokerId],
         config: ProducerConfig = DEFAULT,
+        keyed: Collection[str] = (),
     ) -> None:
+        """`keyed`: topics whose records have keys."""
         self.name = name
         self.acknowledged = 0
         """Records acknowledged so far."""
@@ -56,6 +58,7 @@ class Producer:
         self._process = process
         self._history = history
         self._config = config
+        self._keyed = keyed
         self._stopped = False
         self._closed = False
         self._bumping = False
@@ -173,6 +176,7 @@ class Producer:
             producer_id=session.producer_id,
             producer_epoch=session.producer_epoch,
             sequence=batch.sequence,
+            keyed=lane.partition.topic in self._keyed,
         )
 
     def _answered_unasked(self, answer: Any) -> None:
@@ -286,6 +290,7 @@ class Producer:
                 offset,
                 leader,
                 attempts,
+                key_of(handed.value) if topic in self._keyed else "",
             )
         )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
-from regency.broker_agent.log.cleaning.cleaner import clean
+from regency.broker_agent.log.cleaning.cleaner import Cleaning, clean
 from regency.broker_agent.log.cleaning.job import Cleaned, CleaningJob
-from regency.broker_agent.log.errors import Uncleanable
+from regency.broker_agent.log.errors import CleanerDied, Uncleanable
 from regency.broker_agent.process.data_loop import LoopClosed
 from regency.runtime.disk import Disk
-from simulation.kernel.scheduler import TIMED_OUT, Process, Scheduler, SimulationStuck, Timer
+from simulation.kernel.scheduler import TIMED_OUT, Process, ProcessDied, Scheduler, SimulationStuck, Timer
 from simulation.network import Call, NetFailed, Network
 
 T = TypeVar("T")
@@ -103,8 +104,25 @@ class SimWorker:
             scheduler.at(0, begin, self._process, is_watched=False)
 
 
+class _DiskOfCleaner:
+    """The disk as the cleaner uses it: from its death on it does nothing, but that its files are closed."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.is_dead = False
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_dead and name != "close":
+            raise ProcessDied
+        return getattr(self._disk, name)
+
+
+DEATHS: Final = 0.03
+"""How often a cleaner dies at its work."""
+
+
 class SimCleaner:
-    """The cleaner's process: an actor, which takes its steps between those of all others."""
+    """The cleaner's process: an actor, which takes its steps between those of all others, and now and then dies."""
 
     def __init__(self, scheduler: Scheduler, process: Process, loop: SimLoop, disk: Disk) -> None:
         self._scheduler = scheduler
@@ -117,18 +135,32 @@ class SimCleaner:
 
         def run() -> None:
             outcome: Cleaned | BaseException
-            steps = clean(job, self._disk)
+            disk: Any = _DiskOfCleaner(self._disk)
+            steps = clean(job, disk)
             try:
-                while True:
-                    next(steps)
-                    scheduler.sleep_us(scheduler.random.randrange(WORK_US))
-            except StopIteration as end:
-                outcome = end.value
-            except (OSError, Uncleanable) as error:
+                outcome = self._take_steps(steps)
+            except (OSError, Uncleanable, CleanerDied) as error:
                 outcome = error
+            finally:  # what it has written stays, where it died
+                disk.is_dead = True
+                with suppress(ProcessDied):
+                    steps.close()
             self._loop.post(lambda: done(outcome))
 
         scheduler.spawn(self._process, "cleaner", run, delay_us=scheduler.random.randrange(WORK_US))
+
+    def _take_steps(self, steps: Cleaning) -> Cleaned:
+        chance = self._scheduler.random
+        left = chance.randrange(20) if chance.random() < DEATHS else -1
+        while left:
+            left -= 1
+            try:
+                next(steps)
+            except StopIteration as end:
+                cleaned: Cleaned = end.value
+                return cleaned
+            self._scheduler.sleep_us(chance.randrange(WORK_US))
+        raise CleanerDied("as by SIGKILL")
 
 
 class SimTimer:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from simulation.defects import (
     administration_defects,
     agent_defects,
+    compaction_defects,
     controller_defects,
     group_defects,
     reconcile_defects,
@@ -23,6 +24,7 @@ DEFECTS: dict[str, Defect] = {
         *reconcile_defects.DEFECTS,
         *agent_defects.DEFECTS,
         *group_defects.DEFECTS,
+        *compaction_defects.DEFECTS,
     )
 }
 """Every defect that is to be found, in the order of the table."""
@@ -42,14 +44,18 @@ _OF_RECONCILE = frozenset(defect.name for defect in reconcile_defects.DEFECTS)
 _OF_GROUPS = frozenset(defect.name for defect in group_defects.DEFECTS)
 
 
+_OF_COMPACTION = frozenset(defect.name for defect in compaction_defects.DEFECTS)
+
+
 def exposing(shape: Shape, name: str) -> Shape:
     """The run that a defect of this name is looked for in: a reconcile, unless it is one of that, would mend what it
-    leaves wrong; and there are groups where it is one of groups, and else none. Where the name is empty, the run as it
-    is.
+    leaves wrong; and there are groups where it is one of groups, keys where it is one of compaction, and else neither.
+    Where the name is empty, the run as it is.
     """
     if not name:
         return shape
     shape = shape._replace(grouped=name in _OF_GROUPS and shape.possible_groups is not None)
+    shape = shape.with_keys() if name in _OF_COMPACTION else shape.without_keys()
     return shape.reconciled() if name in _OF_RECONCILE else shape.unreconciled()
 
 

@@ -105,6 +105,7 @@ class Kind(Enum):
     DRILL_FORGETTING = "drill: replicas are lost from memory, and who rules ends"
     DRILL_DELETIONS = "drill: a topic is deleted while who has to do with it is dead"
     COORDINATOR = "something befalls the coordinator of a group"
+    CLEANING = "crash where a log is compacted"
 
 
 class Fault(NamedTuple):
@@ -272,7 +273,7 @@ def plan(shape: Shape, seed: int) -> list[Fault]:
     """The faults of a seed, by time. All are over at `shape.heal_s`."""
     kind = drill_of(shape, seed)
     faults = _by_chance(shape, seed) + _beside(shape, seed) if kind is None else _drill(shape, seed, kind)
-    faults += _of_groups(shape, seed)
+    faults += _of_groups(shape, seed) + _of_compaction(shape, seed)
     faults.sort(key=lambda fault: fault.at_us)
     return faults if shape.reconciles else [fault for fault in faults if fault.kind not in OF_MEMORY]
 
@@ -329,6 +330,22 @@ def _of_groups(shape: Shape, seed: int) -> list[Fault]:
     return faults
 
 
+def _of_compaction(shape: Shape, seed: int) -> list[Fault]:
+    """Crashes in the middle of compactions, where there are any; of a run's few, one may lose what was not synced."""
+    if not shape.is_compacted:
+        return []
+    chance = random.Random(f"compactions {seed}")
+    first, last = int(shape.first_fault_s * SECOND_US), int(shape.heal_s * SECOND_US)
+    lossy = chance.randrange(12)
+    faults: list[Fault] = []
+    for number in range(chance.randint(1, 4)):
+        broker, other = chance.sample(range(1, shape.brokers + 1), 2)
+        at_us = chance.randrange(first, last - 4 * SECOND_US)
+        for_us = int((0.3 + 2 * chance.random()) * SECOND_US)
+        faults.append(Fault(at_us, Kind.CLEANING, broker, other, for_us, chance.random(), lossy=number == lossy))
+    return faults
+
+
 def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
     """One drill as often as there is time for, on brokers by chance."""
     chance = random.Random(f"drill {seed}")
@@ -345,7 +362,7 @@ def _drill(shape: Shape, seed: int, kind: Kind) -> list[Fault]:
 
 def _swarm(shape: Shape, chance: random.Random) -> list[Kind]:
     """A few kinds, so that a run goes deep into how they meet; now and then all of them."""
-    apart = {Kind.COORDINATOR, *DRILLS, *(each for each, _, _ in BESIDE)}
+    apart = {Kind.COORDINATOR, Kind.CLEANING, *DRILLS, *(each for each, _, _ in BESIDE)}
     every = [kind for kind in Kind if kind not in apart]
     if shape.profile == "quick":
         every.remove(Kind.CRASH_AT_DISK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from regency.model.ids import BrokerId
 from regency.model.znodes import paths as znode_paths
@@ -47,6 +47,7 @@ def deeds(stage: Stage, points: Sequence[str], liked: Collection[str]) -> dict[K
         Kind.PAUSE_AT_POINT: at_points.pause,
         Kind.CUT_AT_POINT: at_points.cut,
         Kind.STALL_AT_POINT: at_points.stall,
+        Kind.CLEANING: at_points.crash_at_cleaning,
     }
 
 
@@ -218,6 +219,10 @@ class _ProcessFaults:
         return lambda: None
 
 
+CLEANING: Final = ("log.cleaning.", "log.compaction.", "log.cleaner_offsets.")
+"""Where a log is compacted: the cleaner, the swap, the checkpoint."""
+
+
 class _AtPoints:
     """Faults at crash points: a process is struck when it next passes one of some, which may take a while."""
 
@@ -227,6 +232,29 @@ class _AtPoints:
         self._faults = faults
         self._of_agents = [name for name in points if is_of_agent(name)]
         self._of_controllers = [name for name in points if is_of_controller(name)]
+
+    def crash_at_cleaning(self, fault: Fault, host: Host) -> None:
+        """The next agent ends that is at a certain place of a compaction; by chance once more in its recovery."""
+        stage, chance = self._stage, fault.chance()
+        names = [name for name in self._of_agents if name.startswith(CLEANING)]
+        recovery = [name for name in self._of_agents if name.startswith("log.recovery.before_swap")]
+        agents = [f"agent-{broker}" for broker in stage.world.hosts]
+        again = chance.random() < 0.4
+
+        def strike(process: Process) -> None:
+            own = self._host_of(process)
+            stage.die(own, lossy=fault.lossy)
+            stage.later(fault.for_us, stage.keep_down(own))
+            if again:
+                stage.points.arm([process.name], [chance.choice(recovery)], die_again)
+
+        def die_again(process: Process) -> None:
+            own = self._host_of(process)
+            stage.die(own, lossy=False)
+            stage.later(SECOND_US // 2, stage.keep_down(own))
+
+        stage.points.arm(agents, [chance.choice(names)], strike)
+        del host
 
     def crash(self, fault: Fault, host: Host) -> None:
         stage = self._stage

@@ -22,6 +22,7 @@ from regency.model.settings.log_config import applicable_log_config
 from regency.model.znodes.paths import EVERY_BROKER
 from simulation.cluster.agent import SimAgent
 from simulation.cluster.controller import SimController
+from simulation.judging.compaction_rules import CompactionRules
 from simulation.judging.log_rules import LogCursor, Peek
 from simulation.judging.picture import Committed as CommittedZnodes
 from simulation.judging.picture import Picture
@@ -43,6 +44,7 @@ def not_converged(
     *,
     removed: Collection[str] = (),
     reconciles: bool = True,
+    compaction: CompactionRules | None = None,
 ) -> list[str]:
     """The first reasons why all is not well yet; none where it is.
 
@@ -65,7 +67,7 @@ def not_converged(
         for name in picture.markers:
             yield f"{name} is still to be deleted"
         for partition, replicas in picture.partitions():
-            yield from _of_partition(agents, picture, partition, replicas, peek)
+            yield from _of_partition(agents, picture, partition, replicas, peek, compaction)
         for broker, agent in agents.items():
             if agent.process.alive:
                 yield from _of_reports(broker, agent, controllers, picture, served_on)
@@ -215,7 +217,12 @@ def _of_reports(
 
 
 def _of_partition(
-    agents: Agents, picture: Picture, partition: TopicPartition, replicas: tuple[BrokerId, ...], peek: Peek
+    agents: Agents,
+    picture: Picture,
+    partition: TopicPartition,
+    replicas: tuple[BrokerId, ...],
+    peek: Peek,
+    compaction: CompactionRules | None,
 ) -> Iterator[str]:
     working = [broker for broker in replicas if _works(agents, picture, broker, partition)]
     state = picture.states.get(partition)
@@ -237,7 +244,7 @@ def _of_partition(
         reasons = [
             reason for broker in working for reason in _of_role(agents[broker], partition, state, hosted[broker])
         ]
-        yield from reasons or _of_logs(partition, hosted, peek)
+        yield from reasons or _of_logs(partition, hosted, peek, compaction)
 
 
 def _works(agents: Agents, picture: Picture, broker: BrokerId, partition: TopicPartition) -> bool:
@@ -280,12 +287,21 @@ def _of_role(
             yield f"no fetcher of broker {broker} follows {name}"
 
 
-def _of_logs(name: TopicPartition, hosted: Mapping[BrokerId, Partition | None], peek: Peek) -> Iterator[str]:
+def _of_logs(
+    name: TopicPartition,
+    hosted: Mapping[BrokerId, Partition | None],
+    peek: Peek,
+    compaction: CompactionRules | None,
+) -> Iterator[str]:
     logs = {broker: partition.log for broker, partition in hosted.items() if partition is not None}
     ends = {broker: (log.high_watermark, log.log_end_offset) for broker, log in logs.items()}
     if len({offset for pair in ends.values() for offset in pair}) > 1:
         told = ", ".join(f"{broker}: {high}/{end}" for broker, (high, end) in ends.items())
         yield f"high watermarks and ends of {name} differ: {told}"
+        return
+    if compaction is not None and compaction.covers(name):
+        found = compaction.differing(name, logs)
+        yield from () if found is None else (found,)
         return
     start = max((log.log_start_offset for log in logs.values()), default=0)
     first: dict[int, object] | None = None

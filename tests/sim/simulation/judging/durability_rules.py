@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 
 from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
 from regency.broker_agent.log.directories.log_manager import LogManager
 from regency.broker_agent.log.log_directory import LogDirectory
 from regency.broker_agent.log.partition_log import PartitionLog
+from regency.broker_agent.log.selection import is_compacted
 from regency.kafka.logfiles.file_names import CLEAN_SHUTDOWN
 from regency.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from simulation.cluster.agent import SimAgent
@@ -45,10 +47,13 @@ class DurabilityRules:
         """A leader tells a client that what is below an offset is deleted."""
         self._deleted[broker, key] = max(self._deleted.get((broker, key), Offset(0)), offset)
 
-    def opened(self, broker: BrokerId, key: Key, log: PartitionLog, mark: Offset | None) -> None:
+    def opened(
+        self, broker: BrokerId, key: Key, log: PartitionLog, mark: Offset | None, holes: Collection[int] = ()
+    ) -> None:
         """A process hosts a log, and has not changed it since it was opened, but for records added.
 
-        `mark` is the high watermark that it has checkpointed, or found in the checkpoint.
+        `mark` is the high watermark that it has checkpointed, or found in the checkpoint. At `holes` it may end: after
+        a power cut the last batch is not believed that stands above a hole, synced or not, unless a checkpoint says so.
         """
         if mark is not None and log.high_watermark < min(mark, log.log_end_offset):
             raise broken(
@@ -69,10 +74,12 @@ class DurabilityRules:
             )
         synced = _synced_to(before)
         where = f"broker {broker}, {log.topic_partition}"
-        if log.log_end_offset < synced:
+        if log.log_end_offset < synced and log.log_end_offset not in holes:
             raise broken(
                 "synced-kept", f"{where}: ends at {log.log_end_offset} after a restart, was synced to {synced} before"
             )
+        if is_compacted(log.config):
+            return  # a start may have put other segments in their place
         held = {segment.base_offset: segment.max_timestamp for segment in log._segments}
         for segment, following in pairwise(before._segments):
             base, newest = segment.base_offset, segment.max_timestamp

@@ -97,6 +97,8 @@ class Facts:
         self.partitions: dict[TopicPartition, PartitionFacts] = {}
         self.compacted: set[TopicPartition] = set()
         """Partitions that have holes by right."""
+        self.compacted_topics: set[str] = set()
+        """Topics that brokers compact."""
         self.log_starts: list[LogStartMoved] = []
         """How far logs were seen to begin later, by those who lead them."""
         self.lossy_crashes = 0

@@ -96,6 +96,7 @@ class Row:
     """A hosted partition as it was after the last step of its process."""
 
     __slots__ = (
+        "cleaned_to",
         "cursor",
         "epoch",
         "head",
@@ -122,6 +123,7 @@ class Row:
         self.reader = Reader(broker, partition.log, peek)
         self.high_watermark = -1
         self.log_end = -1
+        self.cleaned_to = self.log.cleaned_to
         self.log_start = 0
         self.told_start = 0
         """Where clients may have seen the log begin."""

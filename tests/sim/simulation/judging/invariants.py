@@ -179,6 +179,17 @@ _TABLE: Final = (
     Invariant(
         "marked-when-closed", "A directory is marked as clean only when all of its logs are closed.", "KAFKA-10723"
     ),
+    Invariant(
+        "last-values-kept",
+        "Of every key of a compacted topic the last committed record is in every log that goes so far, and of every "
+        "producer its last batch.",
+        "KIP-534",
+    ),
+    Invariant(
+        "cleaned-when-committed",
+        "What counts as clean was committed when it was cleaned, and is in the log.",
+        _DESIGN_6,
+    ),
     Invariant("producers-kept", "A log that begins later forgets no producer.", "KAFKA-7190"),
     Invariant("producers-fit", "A leader knows the last batch of every producer in its log.", "KIP-98"),
     # Of controllers, at agents and at themselves

@@ -138,6 +138,7 @@ class Judges:
             self._peek,
             removed=removed,
             reconciles=world.shape.reconciles,
+            compaction=self._replicas.compaction,
         )
         reasons = [*world.errands, *found]
         if not reasons:

@@ -146,6 +146,8 @@ class LogRules:
         self._peek = peek
         self._written: dict[Key, dict[Place, Digest]] = {}
         self._follows: dict[Key, dict[Place, Place]] = {}
+        self.holes: dict[Key, set[int]] = {}
+        """Offsets at which a batch ended, and the next one did not begin."""
 
     def check_appended(self, broker: BrokerId, key: Key, log: PartitionLog, reader: Reader) -> None:
         """Look at what is in a log behind what was looked at before."""
@@ -153,7 +155,11 @@ class LogRules:
         written, follows = self._written.setdefault(key, {}), self._follows.setdefault(key, {})
         if reader.cursor.offset < log.log_start_offset:
             reader.last = None
+        behind = max(reader.cursor.offset, log.log_start_offset)
         for offset, digest in reader.cursor.read_to(log.log_end_offset):
+            if offset > behind:
+                self.holes.setdefault(key, set()).add(behind)
+            behind = digest.next_offset
             place = offset, digest.leader_epoch
             first = written.setdefault(place, digest)
             if first != digest:
@@ -170,7 +176,8 @@ class LogRules:
                     "epochs-fit", f"{_name(broker, log)}: {digest} at {offset}, epochs are {log.epoch_entries}"
                 )
 
-    def check_leader(self, broker: BrokerId, partition: Partition) -> None:
+    def check_leader(self, broker: BrokerId, partition: Partition, *, is_compacted: bool) -> None:
+        """A leader knows its epoch, and its producers; where batches were compacted away, by other rules."""
         log = partition.log
         if log.latest_epoch != partition.leader_epoch:
             raise broken(
@@ -178,7 +185,8 @@ class LogRules:
                 f"broker {broker}, {partition.topic_partition}: leads in leader epoch {partition.leader_epoch}, its "
                 f"log knows {log.epoch_entries}",
             )
-        self.check_producers(broker, log)
+        if not is_compacted:
+            self.check_producers(broker, log)
 
     def check_producers(self, broker: BrokerId, log: PartitionLog) -> None:
         """Compare the producers a log knows with the batches in it."""

@@ -6,6 +6,7 @@ What is committed is remembered: the first replica whose high watermark passes a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from regency.broker_agent.log.directories.log_manager import LogManager
@@ -17,6 +18,7 @@ from regency.model.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPar
 from regency.model.kafka_errors import ErrorCode
 from simulation.cluster.agent import SimAgent
 from simulation.judging import leading_rules
+from simulation.judging.compaction_rules import CompactionRules
 from simulation.judging.durability_rules import DurabilityRules
 from simulation.judging.facts import Digest, Facts
 from simulation.judging.hosted_rows import HostedRows, Row
@@ -58,6 +60,7 @@ class ReplicaRules:
         self._zookeeper = zookeeper
         self._peek = peek
         self._logs = LogRules(peek)
+        self.compaction = CompactionRules(facts, peek)
         self.retention = RetentionRules(peek)
         self._durability = DurabilityRules()
         self._believers: dict[tuple[TopicId, int, int], BrokerId] = {}
@@ -91,6 +94,7 @@ class ReplicaRules:
                 or partition.isr is not row.isr
                 or partition.leader_epoch != row.epoch
                 or partition.role is not row.role
+                or log.cleaned_to != row.cleaned_to
             ):
                 was, isr = row.role, row.isr
                 self._look_at_start(agent, row)
@@ -157,7 +161,9 @@ class ReplicaRules:
         for row in hosted.rows:
             if row.partition not in known:
                 mark = _checkpointed(hosted.agent, row.log)
-                self._durability.opened(hosted.agent.broker_id, row.key, row.log, mark)
+                is_compacted = self.compaction.covers(row.partition.topic_partition)
+                holes = (self.compaction if is_compacted else self._logs).holes.get(row.key, ())
+                self._durability.opened(hosted.agent.broker_id, row.key, row.log, mark, holes)
 
     def _head(self, hosted: HostedRows, partition: Partition) -> Head:
         found = None if hosted.waiting is None else hosted.waiting.pop(partition.log, None)
@@ -188,7 +194,8 @@ class ReplicaRules:
     def look_at_end(self, hosted: HostedRows) -> None:
         """All is well again, and nothing more is written."""
         for row in hosted.rows:
-            if row.partition.role in (Role.LEADER, Role.FOLLOWER):
+            is_compacted = self.compaction.covers(row.partition.topic_partition)
+            if row.partition.role in (Role.LEADER, Role.FOLLOWER) and not is_compacted:
                 self._logs.check_producers(hosted.agent.broker_id, row.log)
 
     def check_promises(self, promises: Iterable[tuple[TopicPartition, int]]) -> None:
@@ -248,7 +255,7 @@ class ReplicaRules:
         self._check_change(f"broker {broker}, {partition.topic_partition}", row)
         grew = role is Role.FOLLOWER and row.role is role and end >= row.log_end >= 0
         began = role is Role.LEADER and (epoch != row.epoch or row.role is not Role.LEADER)
-        shrunk = end < row.log_end
+        shrunk, is_new = end < row.log_end, row.log_end < 0
         if shrunk:
             _was_cut(broker, row)
         self._remember(row)
@@ -256,9 +263,10 @@ class ReplicaRules:
             row.told_start = row.log_start
             self._log_start_moved(partition.topic_partition, partition.topic_id, row.log_start)
         self._read(broker, row)
+        self._look_at_cleaned(broker, row, is_new=is_new)
         if began:
             self._check_believer(broker, row)
-            self._logs.check_leader(broker, partition)
+            self._logs.check_leader(broker, partition, is_compacted=self.compaction.covers(partition.topic_partition))
             self._check_takeover(broker, partition)
         if high > row.cursor.offset:
             self._check_committed(broker, row, high)
@@ -292,7 +300,20 @@ class ReplicaRules:
         cuts = row.log._flusher._truncations
         if cuts != row.truncations:
             row.truncations, row.reader = cuts, Reader(broker, row.log, self._peek)
-        self._logs.check_appended(broker, row.key, row.log, row.reader)
+        if self.compaction.covers(row.partition.topic_partition):
+            self.compaction.appended(broker, row.key, row.log, row.reader.cursor)
+        else:
+            self._logs.check_appended(broker, row.key, row.log, row.reader)
+
+    def _look_at_cleaned(self, broker: BrokerId, row: Row, *, is_new: bool) -> None:
+        before, row.cleaned_to = row.cleaned_to, row.log.cleaned_to
+        if not self.compaction.covers(row.partition.topic_partition):
+            return
+        self.compaction.changed(broker, row.log)
+        if before != row.cleaned_to:
+            self.compaction.cleaned(broker, row.key, row.log, before or 0)
+        elif is_new:
+            self.compaction.check(broker, row.key, row.log)
 
     def _remember(self, row: Row) -> None:
         partition, log = row.partition, row.log
@@ -332,6 +353,10 @@ class ReplicaRules:
     def _check_committed(self, broker: BrokerId, row: Row, high_watermark: int) -> None:
         """The high watermark has passed batches: they are what others had there, and stay so."""
         committed = self._committed.setdefault(row.key, {})
+        if self.compaction.covers(row.partition.topic_partition):
+            for offset, digest in self.compaction.committed(broker, row.key, row.log, row.cursor, high_watermark):
+                committed.setdefault(offset, digest)
+            return
         for offset, digest in row.cursor.read_to(high_watermark):
             known = committed.setdefault(offset, digest)
             if known == digest:
@@ -351,13 +376,16 @@ class ReplicaRules:
         if is_excused and name.topic not in self._facts.recreating:
             return
         log = partition.log
+        if self.compaction.covers(name):
+            self._check_compacted_takeover(broker, partition)
+            return
         held = dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset))
         promised = self._facts.of(name).promised
         committed = self._committed.get((partition.topic_id, name.partition), {})
         for invariant, wanted in (("acknowledged-kept", promised), ("committed-kept", committed)):
             for offset, digest in wanted.items():
                 if offset >= log.log_start_offset and not digest.is_same(held.get(offset)):
-                    if self._is_nowhere(name, partition, offset, digest):
+                    if self._is_nowhere(name, partition, partial(self._has, offset, digest)):
                         self._facts.of(name).whole_isr_lossy = True
                         return
                     if is_excused:  # the topic goes; but what clients saw until then is judged by what befell it
@@ -369,7 +397,26 @@ class ReplicaRules:
                     )
         self._facts.begun(name, broker)
 
-    def _is_nowhere(self, name: TopicPartition, leading: Partition, offset: int, digest: Digest) -> bool:
+    def _check_compacted_takeover(self, broker: BrokerId, partition: Partition) -> None:
+        name, key = partition.topic_partition, (partition.topic_id, partition.topic_partition.partition)
+        lost = self.compaction.lost(broker, key, partition.log)
+        if lost is None:
+            self._facts.begun(name, broker)
+        elif self._is_nowhere(name, partition, lambda other, log: self.compaction.has(other, log, lost)):
+            self._facts.of(name).whole_isr_lossy = True
+        else:
+            raise broken(
+                "last-values-kept",
+                f"{name}: leader {broker} of leader epoch {partition.leader_epoch}, whose log ends at "
+                f"{partition.log.log_end_offset}, lacks {lost.what}",
+            )
+
+    def _has(self, offset: int, digest: Digest, broker: BrokerId, log: PartitionLog) -> bool:
+        return digest.is_same(dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset)).get(offset))
+
+    def _is_nowhere(
+        self, name: TopicPartition, leading: Partition, has: Callable[[BrokerId, PartitionLog], bool]
+    ) -> bool:
         """Whether all who were in sync had lost something, and nobody who could be asked has what is missing."""
         facts = self._facts.of(name)
         since_us = facts.elected_us - ASKED_WITHIN_US
@@ -387,10 +434,7 @@ class ReplicaRules:
                 told.append((broker, log))
             elif log is leading.log:
                 return True  # who does not tell how far its log goes leads as the last that was in sync
-        for broker, log in told:
-            if digest.is_same(dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset)).get(offset)):
-                return False
-        return True
+        return not any(has(broker, log) for broker, log in told)
 
     # The leader and everybody in sync
 
@@ -431,6 +475,11 @@ class ReplicaRules:
                 or log.home.failure is not None
                 or member in self._facts.of(name).lost_tail
             ):
+                continue
+            if self.compaction.covers(name):
+                lost = self.compaction.lost(member, (topic.topic_id, name.partition), log)
+                if lost is not None:
+                    raise broken("last-values-kept", f"{name}: {state}; the log of {member} lacks {lost.what}")
                 continue
             held = dict(LogCursor(member, log, self._peek).read_to(log.log_end_offset))
             for offset, digest in committed.items():

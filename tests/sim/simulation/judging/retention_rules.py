@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from regency.broker_agent.log.partition_log import PartitionLog
 from regency.broker_agent.log.segments.segment import Segment
+from regency.broker_agent.log.selection import is_compacted
 from regency.broker_agent.replication.delete_records import TO_HIGH_WATERMARK
 from regency.model.ids import BrokerId, Offset, TopicId
 from regency.model.settings.log_config import LogConfig
@@ -97,7 +98,8 @@ class RetentionRules:
                     "retention-by-rule",
                     f"broker {broker}, {log.topic_partition}: begins at {start}, where no leader's log has begun",
                 )
-        if segments.first is not head.segments[0] or segments.active is not head.segments[-1]:
+        is_other = segments.first is not head.segments[0] or segments.active is not head.segments[-1]
+        if is_other or is_compacted(log.config):
             head.segments = tuple(segments)
         if len(log._producers) != len(head.producers) or log._flusher._truncations != head.truncations:
             head.producers = frozenset(log._producers._producers)
