@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from regency.cli.asking.wire import cluster_wire
 from regency.cluster.cluster import Cluster
+from regency.model.ids import BrokerId
 from regency.model.ids import TopicPartition as Partition
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -145,9 +147,15 @@ def leader_of(cluster: Cluster) -> int:
 
 
 def kill(cluster: Cluster, broker: int, eventually: Callable[..., Any]) -> None:
-    """And wait until another broker leads."""
+    """And wait until another broker leads, and all say so: librdkafka fails a request to a broker that it drops."""
     cluster.kill(broker)
-    eventually(lambda: leader_of(cluster) not in (broker, -1), within=30)
+    others = [BrokerId(each) for each in (1, 2, 3) if each != broker]
+
+    def told() -> set[int | None]:
+        with cluster_wire(cluster.bootstrap_servers) as wire:
+            return {wire.topics(["t"], broker=each)[0].partitions[0].leader for each in others}
+
+    eventually(lambda: (leader := leader_of(cluster)) not in (broker, -1) and told() == {leader}, within=30)
 
 
 @pytest.mark.long
