@@ -83,7 +83,7 @@ def test_a_quick_schedule_is_three_brokers_two_topics_ten_faults_and_a_minute() 
 
 
 def test_a_plan_is_over_when_everything_heals() -> None:
-    beside = {Kind.COORDINATOR, *(kind for kind, _, _ in BESIDE)}
+    beside = {Kind.COORDINATOR, Kind.CLEANING, *(kind for kind, _, _ in BESIDE)}
     for seed in range(200):
         shape = shape_of("deep", seed)
         faults = plan(shape, seed)
