@@ -54,8 +54,6 @@ class CompactionRules:
         self._facts = facts
         self._peek = peek
         self._known: dict[Key, _Known] = {}
-        self.holes: dict[Key, set[int]] = {}
-        """Offsets at which a batch ended, and the next one did not begin."""
         self._read: dict[tuple[int, int, int], tuple[Record, ...]] = {}
 
     def covers(self, name: TopicPartition) -> bool:
@@ -67,8 +65,6 @@ class CompactionRules:
         check_epochs(broker, log)
         known = self._of(key)
         for file, batch in self._batches(broker, log, max(cursor.offset, log.log_start_offset), log.log_end_offset):
-            if batch.offset > max(cursor.offset, log.log_start_offset):
-                self.holes.setdefault(key, set()).add(cursor.offset)
             cursor.offset = batch.digest.next_offset
             epoch, producer = batch.header.leader_epoch, batch.header.producer_id
             last = batch.digest.next_offset - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import pairwise
 
 from regency.broker_agent.log.directories.directory_logs import DirectoryLogs
@@ -47,13 +46,10 @@ class DurabilityRules:
         """A leader tells a client that what is below an offset is deleted."""
         self._deleted[broker, key] = max(self._deleted.get((broker, key), Offset(0)), offset)
 
-    def opened(
-        self, broker: BrokerId, key: Key, log: PartitionLog, mark: Offset | None, holes: Collection[int] = ()
-    ) -> None:
+    def opened(self, broker: BrokerId, key: Key, log: PartitionLog, mark: Offset | None) -> None:
         """A process hosts a log, and has not changed it since it was opened, but for records added.
 
-        `mark` is the high watermark that it has checkpointed, or found in the checkpoint. At `holes` it may end: after
-        a power cut the last batch is not believed that stands above a hole, synced or not, unless a checkpoint says so.
+        `mark` is the high watermark that it has checkpointed, or found in the checkpoint.
         """
         if mark is not None and log.high_watermark < min(mark, log.log_end_offset):
             raise broken(
@@ -74,7 +70,7 @@ class DurabilityRules:
             )
         synced = _synced_to(before)
         where = f"broker {broker}, {log.topic_partition}"
-        if log.log_end_offset < synced and log.log_end_offset not in holes:
+        if log.log_end_offset < synced:
             raise broken(
                 "synced-kept", f"{where}: ends at {log.log_end_offset} after a restart, was synced to {synced} before"
             )

@@ -146,8 +146,6 @@ class LogRules:
         self._peek = peek
         self._written: dict[Key, dict[Place, Digest]] = {}
         self._follows: dict[Key, dict[Place, Place]] = {}
-        self.holes: dict[Key, set[int]] = {}
-        """Offsets at which a batch ended, and the next one did not begin."""
 
     def check_appended(self, broker: BrokerId, key: Key, log: PartitionLog, reader: Reader) -> None:
         """Look at what is in a log behind what was looked at before."""
@@ -155,11 +153,7 @@ class LogRules:
         written, follows = self._written.setdefault(key, {}), self._follows.setdefault(key, {})
         if reader.cursor.offset < log.log_start_offset:
             reader.last = None
-        behind = max(reader.cursor.offset, log.log_start_offset)
         for offset, digest in reader.cursor.read_to(log.log_end_offset):
-            if offset > behind:
-                self.holes.setdefault(key, set()).add(behind)
-            behind = digest.next_offset
             place = offset, digest.leader_epoch
             first = written.setdefault(place, digest)
             if first != digest:

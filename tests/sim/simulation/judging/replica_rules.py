@@ -161,9 +161,7 @@ class ReplicaRules:
         for row in hosted.rows:
             if row.partition not in known:
                 mark = _checkpointed(hosted.agent, row.log)
-                is_compacted = self.compaction.covers(row.partition.topic_partition)
-                holes = (self.compaction if is_compacted else self._logs).holes.get(row.key, ())
-                self._durability.opened(hosted.agent.broker_id, row.key, row.log, mark, holes)
+                self._durability.opened(hosted.agent.broker_id, row.key, row.log, mark)
 
     def _head(self, hosted: HostedRows, partition: Partition) -> Head:
         found = None if hosted.waiting is None else hosted.waiting.pop(partition.log, None)
