@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulation.command import BY_MACHINE
 from simulation.compacting_machine import CompactingMachine, records_of
 from simulation.disk import SimDisk
 from simulation.kernel.scheduler import Process, Scheduler
@@ -18,6 +19,7 @@ from simulation.kernel.threads import simulated_threads
 from simulation.log_machine import TIMESTAMP, TP, Machine, read_all
 
 from regency.kafka.logfiles.checkpoints import OffsetCheckpoint
+from regency.model import crash_points
 from regency.model.ids import Offset
 
 CALM = st.one_of(
@@ -201,6 +203,17 @@ def test_a_compaction_may_end_before_any_step_of_the_disk(then: tuple[object, ..
             ("work", 9),
         ]
         run(operations, after, CompactingMachine)
+
+
+def test_a_compaction_is_broken_off_where_clusters_hardly_do() -> None:
+    passed: set[str] = set()
+    crash_points.observe(passed.add)
+    try:
+        for steps in range(12):
+            run([*FILLED, ("compact",), ("work", steps), ("truncate", 12)], steps, CompactingMachine)
+    finally:
+        crash_points.observe(None)
+    assert passed >= BY_MACHINE
 
 
 def test_a_log_that_is_compacted_keeps_one_record_of_each_key_below_its_active_segment() -> None:

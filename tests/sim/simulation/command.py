@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from simulation.defects import BECAUSE, DEFECTS, UNSEEN
 from simulation.faults.points import crash_point_names
@@ -17,6 +18,9 @@ from simulation.options import MANY, PROGRAM, again, options_of, wanted_shape
 from simulation.output import Output, is_watched, say
 from simulation.run import RunResult, run
 from simulation.workers import ended_by_signals, results
+
+BY_MACHINE: Final = frozenset({"log.compaction.before_interrupt", "log.compaction.before_interrupted_names"})
+"""Crash points of what clusters hardly do, a cut amid a swap: the machine of one compacted log passes them."""
 
 
 class Coverage:
@@ -43,7 +47,7 @@ class Coverage:
         return [(name, self.passed[name], self.died_at[name]) for name in self._names]
 
     def missed(self) -> list[str]:
-        return [name for name in self._names if name not in self.passed]
+        return [name for name in self._names if name not in self.passed and name not in BY_MACHINE]
 
 
 ENOUGH = 100
