@@ -92,6 +92,37 @@ ROWS: Final = (
         "{scrape_ms:.0f} ms; the producer keeps {kept_percent:.0f} %",
         "250 ms",
     ),
+    (
+        "groups",
+        "offsets committed, one coordinator, 500 clients, brokers and clients on two cores",
+        (
+            "{commits_per_second:,.0f} commits/s; coordinator {coordinator_cores:.2f}, clients {commit_clients_cores:.2f} "
+            "of a core; p99 {commit_p99_ms:.0f} ms"
+        ),
+        "10,000 commits/s",
+    ),
+    ("groups", "500 members join one group", "{join_to_stable_seconds:.1f} s", "3 s"),
+    (
+        "groups",
+        "a coordinator with 1,000,000 offsets stops: the next one answers",
+        "{moved_seconds:.1f} s; longest step {moved_longest_step_ms:.0f} ms",
+        "5 s, 50 ms",
+    ),
+    ("groups", "1,000 idle groups of three members", "{idle_coordinator_cores:.2f} of a core", "0.25"),
+    (
+        "start_over",
+        "5,000 logs begin again where their leaders begin: the longest step of the loop",
+        "{start over, 5000[longest_step_cpu_ms]:.0f} ms of CPU, {start over, 5000[longest_step_ms]:.0f} ms",
+        "50 ms",
+    ),
+    ("help", "`--help` of each command", "{median_seconds:.2f} s, the slowest {slowest_seconds:.2f} s", "0.3 s"),
+    ("simulation", "deep schedules of the simulation, a core", "{schedules_per_core_second:.2f} a second", "2"),
+    (
+        "cluster-history",
+        "`pipeline cluster-history` of 33, 100,000 and 1,000,000 decisions",
+        "{seconds_33:.0f} s, {seconds_100000:.0f} s, {seconds_1000000:.0f} s",
+        "25 s, 25 s, 60 s",
+    ),
     ("spark", "Spark reads, values of one size, three agents", "{rows_per_second:,.0f} rows/s", "400,000 rows/s"),
 )
 """File, what was measured, its figures, the target."""
