@@ -61,10 +61,12 @@ class LogEnd(NamedTuple):
 
         Batches of one epoch at one offset are the same batches, and so are all before them. What is not told is not so.
         """
+        if self.offset < other.offset:
+            return False
         if other.epoch < 0 or self.start >= other.offset:
             return True
         if self.epoch <= other.epoch:
-            return self.epoch == other.epoch and self.offset >= other.offset
+            return self.epoch == other.epoch
         following = next((after for (epoch, _), after in pairwise(self.epochs) if epoch == other.epoch), None)
         return following is not None and following[1] >= other.offset
 

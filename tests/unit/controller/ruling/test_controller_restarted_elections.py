@@ -51,6 +51,7 @@ def asked(world) -> list[int]:
         ((3, 91), 1),  # the later epoch is one of which nothing was committed
         ((2, 80), 1),  # nobody else has anything of that epoch
         ((-1, 0), 3),
+        ((-1, 125), 1),  # all below was deleted: nobody may give those offsets away again
     ],
 )
 def test_the_longest_log_that_lacks_nothing_leads_and_between_equals_who_was_in_sync(four, end, leader):
