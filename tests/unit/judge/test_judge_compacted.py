@@ -99,6 +99,17 @@ def test_a_poll_passes_over_what_another_leader_which_is_not_compacted_so_far_st
     assert Anomaly.SKIPPED_POLL in kinds(compacted)
 
 
+def test_a_poll_of_a_log_that_was_lost_passes_over_what_only_the_other_log_has(compacted):
+    compacted.send(5, 5)
+    compacted.send(7, 7)
+    compacted.poll((7, [7]), position=5)
+    finally_(compacted, (0, [0, 1, 2, 3, 4, 5, 8, 9]), end=8)
+    assert Anomaly.INCONSISTENT_OFFSET in kinds(compacted)
+    assert Anomaly.SKIPPED_POLL not in kinds(compacted)
+    compacted.poll((4, [4]), position=0, client="d")
+    assert Anomaly.SKIPPED_POLL in kinds(compacted)
+
+
 def test_who_has_read_the_last_record_need_not_go_on_to_an_end_that_is_empty(compacted):
     compacted.poll((1, [1]), (3, [3, 4]), position=0)
     compacted.add(Drained(compacted.now_ms))
