@@ -492,12 +492,18 @@ class GroupCoordinator:
     def _arm(self, deadline_ms: int | None) -> None:
         if deadline_ms is not None and (self._wake_at is None or deadline_ms < self._wake_at):
             self._wake_at = deadline_ms
-            self._later(max(0, deadline_ms - self._now()), self._on_time)
+            self._call_at(deadline_ms)
 
-    def _on_time(self) -> None:
-        """Calls asked for before an earlier one still come, and find nothing to do."""
+    def _call_at(self, wake_at: int) -> None:
+        self._later(max(0, wake_at - self._now()), lambda: self._on_time(wake_at))
+
+    def _on_time(self, wake_at: int) -> None:
+        """A call that another one has replaced finds nothing to do; one that comes too early is asked for again."""
+        if wake_at != self._wake_at or self._is_closed:
+            return
         now_ms = self._now()
-        if self._wake_at is None or now_ms < self._wake_at or self._is_closed:
+        if now_ms < wake_at:
+            self._call_at(wake_at)
             return
         self._wake_at = None
         for led in list(self._led.values()):

@@ -138,6 +138,8 @@ class Groups:
                 assert place.member is not None
                 place.member.process.resume()
                 place.member.is_settled = True
+                if place.instance_id is not None:  # in the place of one before it, it need not be told anything
+                    place.member.is_lazy = False
         for asker in (*self._tools, *self._readers, *self._passing):
             asker.is_settled = True
         for group_id in self._names():

@@ -145,7 +145,8 @@ class Member(Asker):
         super().__init__(scheduler, network, process, rules, group_id, brokers)
         self.session_ms = session_ms
         self.is_lazy = False
-        """Whether it does not fetch its assignment, though it says that it lives, until it is told to join anew."""
+        """Whether it does not fetch its assignment, though it says that it lives, until it hears anything else: another
+        coordinator need not know of it, and a generation that goes on need not begin anew."""
         self._is_newest = is_newest
         self.is_in_doubt = False
         """Whether a join of it may have come to be, or yet come, that it knows nothing of."""
@@ -213,9 +214,10 @@ class Member(Asker):
             while self.is_lazy and self.coordinator is not None and not self.wants_to_leave:
                 self._rest(HEARTBEAT_MS)
                 told = self.ask(HeartbeatAsked(self.group_id, self.caller), TIMEOUT_MS)
-                if told is not None and told.answer is not ErrorCode.NONE:
+                if told is None or told.answer is not ErrorCode.NONE:
                     self.is_lazy = False
-                    self._take_error(told.answer)
+                    if told is not None:
+                        self._take_error(told.answer)
                     return
             if self.coordinator is not None:
                 self._sync(joined)

@@ -103,8 +103,14 @@ class Obedience:
             and header.controller_id == zookeeper.winners[epoch]
         ):
             raise broken("refused-is-older", f"{refused} in controller epoch {epoch}, in which it rules")
-        registered, _ = zookeeper.brokers.get(self._agent.broker_id, (NO_BROKER_EPOCH, 0))
-        if answer.error_code == ErrorCode.STALE_BROKER_EPOCH and header.broker_epoch == registered > self._earlier:
+        registered, owner = zookeeper.brokers.get(self._agent.broker_id, (NO_BROKER_EPOCH, 0))
+        session = self._agent.session
+        holds = session is not None and session.session_id == owner  # else it has lost it, perhaps before it knew of it
+        if (
+            answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+            and header.broker_epoch == registered > self._earlier
+            and holds
+        ):
             raise broken("refused-is-older", f"{refused} of incarnation {registered}, as which it is registered")
 
     def _check_older(self, request: pb.LeaderAndIsrRequest | pb.StopReplicaRequest, answer: pb.ControlResponse) -> None:

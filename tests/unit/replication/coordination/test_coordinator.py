@@ -189,6 +189,13 @@ def test_a_session_ends_without_anybody_asking(cluster, coordination) -> None:
     assert coordination.coordinator.describe("g").state == "Empty"
 
 
+def test_though_the_call_for_it_comes_too_early(coordination) -> None:
+    coordination.too_early_ms = 30
+    coordination.join()
+    coordination.advance(11_000, step=10)
+    assert coordination.coordinator.describe("g").state == "Empty"
+
+
 def test_offsets_of_a_deleted_topic_go(cluster, coordination) -> None:
     coordination.commit({READ: 5, TopicPartition("other", 0): 7})
     coordination.settle()
