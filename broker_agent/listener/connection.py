@@ -119,7 +119,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """asyncio: the socket is closed, by whichever side."""
-        if not self._closing and self._reading and self._held is None and self._reader.is_inside_frame:
+        is_used = not self._is_in_line and self._reading and self._held is None
+        if not self._closing and is_used and self._reader.is_inside_frame:
             self._host.stats.count_closing(Closing.HALF_SENT, self.peer, str(error or "end of stream"))
         self._closing = True
         if self._idle_timer is not None:
@@ -142,14 +143,20 @@ class Connection(asyncio.Protocol):
         self._touch()
         if not self._closing:
             self._reader.feed(data)
-            if not self._is_in_line:
+            if self._is_in_line:
+                self._pause(True)  # it sends faster than it has its turn
+            else:
                 self._is_in_line = True
-                if not self.turns.take(self._take_turn):
-                    self._pause(True)  # the end of the input must not be met before the input is used
+                self.turns.take(self._take_turn)
 
     def eof_received(self) -> bool:
-        """asyncio: the client sends nothing more. As in Kafka that ends the connection."""
-        return False
+        """asyncio: the client sends nothing more. As in Kafka that ends the connection, once the input is used.
+
+        Where some waits for its turn, the end is met again when reading is resumed after it.
+        """
+        if self._is_in_line:
+            self._pause(True)
+        return self._is_in_line
 
     def pause_writing(self) -> None:
         """asyncio: the client does not read its answers as fast as they come."""
@@ -318,8 +325,11 @@ class Connection(asyncio.Protocol):
         exchange.handled = perf_counter_ns()
 
     def _queue_up(self) -> None:
-        """Go on soon, not now: answers come from inside other parts of the agent, which must not be entered again."""
-        if not self._is_in_line and not self._closing:
+        """Go on soon, if there is anything to go on with, and not now: answers come from inside other parts of the
+        agent, which must not be entered again.
+        """
+        has_more = self._held is not None or self._reader.has_input or self._is_counted or not self._reading
+        if has_more and not self._is_in_line and not self._closing:
             self._is_in_line = True
             self.turns.add(self._take_turn)
 

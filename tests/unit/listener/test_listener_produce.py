@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -162,6 +164,32 @@ def test_a_failed_produce_with_acks_0_closes_the_connection(serve: Serve, batch:
         assert await client.closed_by_listener()
         assert h.listener.stats.closed_for[Closing.UNACKNOWLEDGED] == 1
         assert h.listener.stats.requests[ApiKey.PRODUCE] == 1
+
+    serve(scenario)
+
+
+def test_what_is_sent_before_the_end_of_a_connection_is_used_though_it_has_to_wait_for_its_turn(
+    serve: Serve, batch: Batch
+) -> None:
+    async def scenario(h: Any) -> None:
+        h.with_topic("t")
+        client, rounds, ends = await h.connect(), iter(range(30)), []
+        [connection] = h.listener._places
+        met, connection.eof_received = connection.eof_received, lambda: ends.append(met()) or ends[-1]
+
+        def busy() -> bool:
+            time.sleep(0.015)  # more than an iteration of the loop gives to steps
+            return next(rounds, None) is not None
+
+        for _ in range(4):
+            h.listener.turns.add(busy)
+        client.writer.write(_unanswered(produce(("t", 0, batch()), acks=0)))
+        client.writer.close()
+        await client.writer.wait_closed()
+        while h.listener._places:
+            await asyncio.sleep(0.01)
+        assert len(h.replicas.appended) == 1
+        assert ends == [True, False]
 
     serve(scenario)
 
