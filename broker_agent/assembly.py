@@ -309,6 +309,7 @@ def _control_service(
         Strays(loop, broker, session, found.logs, replicas, remind),
         registration.epoch,
         lambda: read_office(session, broker),
+        adapters.clock,
         shut_down=adapters.asked_to_stop,
     )
     return service

@@ -375,7 +375,7 @@ class ReplicaRules:
             return
         log = partition.log
         if self.compaction.covers(name):
-            self._check_compacted_takeover(broker, partition)
+            self._check_compacted_takeover(broker, partition, is_excused=is_excused)
             return
         held = dict(LogCursor(broker, log, self._peek).read_to(log.log_end_offset))
         promised = self._facts.of(name).promised
@@ -395,14 +395,14 @@ class ReplicaRules:
                     )
         self._facts.begun(name, broker)
 
-    def _check_compacted_takeover(self, broker: BrokerId, partition: Partition) -> None:
+    def _check_compacted_takeover(self, broker: BrokerId, partition: Partition, *, is_excused: bool) -> None:
         name, key = partition.topic_partition, (partition.topic_id, partition.topic_partition.partition)
         lost = self.compaction.lost(broker, key, partition.log)
         if lost is None:
             self._facts.begun(name, broker)
         elif self._is_nowhere(name, partition, lambda other, log: self.compaction.has(other, log, lost)):
             self._facts.of(name).whole_isr_lossy = True
-        else:
+        elif not is_excused:
             raise broken(
                 "last-values-kept",
                 f"{name}: leader {broker} of leader epoch {partition.leader_epoch}, whose log ends at "

@@ -17,6 +17,7 @@ from regency.broker_agent.replication.api import (
     ReplicaDescription,
     StopPartition,
 )
+from regency.model.clock import ManualClock
 from regency.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -42,7 +43,11 @@ class Hosted:
         self.states: list[PartitionState] = []
         self.stops: list[StopPartition] = []
         self.leaders: Mapping[BrokerId, LeaderAddress] = {}
-        self.slices: list[int] = []
+        self.clock = ManualClock()
+        self.takes_ms = 0
+        """To apply the state of a partition."""
+        self.calls: list[int] = []
+        """Partitions of each call."""
         self.complete = False
         self.refuse: dict[TopicPartition, ErrorCode] = {}
         self.lost: set[TopicPartition] = set()
@@ -52,7 +57,8 @@ class Hosted:
     ) -> dict[TopicPartition, AppliedState]:
         self.states += states
         self.leaders = leaders
-        self.slices.append(len(states))
+        self.calls.append(len(states))
+        self.clock.advance(len(states) * self.takes_ms)
         return {each.topic_partition: self._applied(each.topic_partition, each.leader_epoch) for each in states}
 
     def stop_replicas(self, stops: Sequence[StopPartition]) -> dict[TopicPartition, AppliedState]:
@@ -156,6 +162,7 @@ class Agent:
             self.strays,
             lambda: self.epoch,
             self.ask_zookeeper,
+            self.hosted.clock,
             shut_down=self.leave,
         )
         self.seq = 0

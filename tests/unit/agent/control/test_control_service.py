@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from regency.broker_agent.control.metadata_cache import RulingController
-from regency.broker_agent.control.service import SLICE
+from regency.broker_agent.control.service import FEW, SLICE, SLICE_MS
 from regency.broker_agent.process.data_loop import LoopClosed
 from regency.broker_agent.replication.api import (
     LeaderAddress,
@@ -51,9 +53,24 @@ def test_only_partitions_that_failed_are_named_in_the_answer(agent) -> None:
     assert (list(topic.partition), list(topic.error_code), list(topic.leader_epoch)) == ([1], [74], [4])
 
 
-def test_many_partitions_are_handled_in_slices(agent) -> None:
+@pytest.mark.parametrize(("takes_ms", "at_once"), [(0, SLICE), (1, FEW), (SLICE_MS / FEW / 4, 4 * FEW)])
+def test_many_partitions_are_handled_in_slices_as_long_as_the_loop_may_be_held(agent, takes_ms, at_once) -> None:
+    agent.hosted.takes_ms = takes_ms
+    slices = []
+    call = agent.loop.call
+
+    def watched(work, **options):
+        before = sum(agent.hosted.calls)
+        try:
+            return call(work, **options)
+        finally:
+            slices.append(sum(agent.hosted.calls) - before)
+
+    agent.loop.call = watched
     agent.lead(range(2 * SLICE + 1))
-    assert agent.hosted.slices == [SLICE, SLICE, 1]
+    whole, rest = divmod(2 * SLICE + 1, at_once)
+    assert [each for each in slices if each] == [at_once] * whole + [rest] * (rest > 0)
+    assert max(agent.hosted.calls) <= FEW
 
 
 def test_settings_of_new_logs_are_read_before_their_replicas_exist(agent) -> None:
