@@ -44,7 +44,6 @@ LOOK_EVERY_S = 0.01
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "3",
-    "socket.listen.backlog.size": "4096",  # with 50, a client that connects by the thousand waits a second for each 50
 }
 
 

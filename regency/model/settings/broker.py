@@ -109,7 +109,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 102_400
     socket_listen_backlog_size: Annotated[
         int, Key(POSITIVE, "Connections the operating system keeps waiting to be accepted.")
-    ] = 50
+    ] = 1_024
     socket_request_max_bytes: Annotated[
         int, Key(POSITIVE, "Largest request that is read; a larger one ends its connection.", "bytes")
     ] = 104_857_600
