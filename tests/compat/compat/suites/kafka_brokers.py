@@ -1,7 +1,7 @@
 """Apache Kafka's brokers on the directories and the ZooKeeper tree of a cluster of ours, and ours on what they leave.
 
 What docs/operate/migration.md promises: records of every compression, topics' settings, committed offsets of groups,
-and idempotent producers, in both directions.
+and idempotent producers, in both directions; and a topic that Kafka's brokers compact, which ours replicate and read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from compat.suite import OUT, Case, Suite, Target, timed
@@ -30,6 +30,11 @@ ROUND: Final = 3_000
 """Records that are written before the first change of brokers, between the two, and after the second."""
 READ_FIRST: Final = 1_000
 """Of them, how many a group has read and committed when the brokers change."""
+COMPACTED: Final = "compacted"
+COMPACTION: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "16384"}
+KEYS: Final = 50
+VALUES: Final = 5_000
+"""Records of the compacted topic, of these keys by turns, that Kafka's brokers take."""
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 WITHIN_S: Final = 90.0
 
@@ -95,6 +100,63 @@ class Changing:
         return f"{len(missing)} of {self.sent} were not read, {twice} were read twice" if missing or twice else ""
 
 
+class Compacted:
+    """A topic of one partition with few keys: Kafka's brokers compact it, and ours copy what is left of it."""
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, bytes] = {}
+        self.left: list[int] = []
+        """Offsets of the records that Kafka's brokers have left."""
+
+    def fill(self, servers: str) -> None:
+        """Write, and wait until there are holes. Raises RuntimeError where there are none in time."""
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        for number in range(VALUES):
+            key, value = b"key-%d" % (number % KEYS), b"%d" % number
+            producer.produce(COMPACTED, value, key)
+            self.last[key] = value
+            if number % 500 == 0:
+                producer.flush(60)
+        if producer.flush(60):
+            raise KafkaException("records of the compacted topic are not acknowledged within 60 s")
+        deadline = time.monotonic() + WITHIN_S
+        while len(self.left) not in range(1, VALUES // 2):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"Kafka's cleaner has left {len(self.left)} of {VALUES} after {WITHIN_S:.0f} s")
+            time.sleep(1)
+            self.left = [offset for offset, _, _ in _all_of(servers)]
+
+    def wrong(self, servers: str) -> str:
+        """Nothing where the last value of each key is there, and nothing that was not left before."""
+        found = list(_all_of(servers))
+        if {key: value for _, key, value in found} != self.last:
+            return "the compacted topic has other last values"
+        new = {offset for offset, _, _ in found} - set(self.left)
+        return f"the compacted topic has records again at {sorted(new)[:3]}" if new else ""
+
+
+def _all_of(servers: str) -> Iterator[tuple[int, bytes, bytes]]:
+    """Offset, key and value of each record of the compacted topic."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "nobody", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(COMPACTED, 0, 0)])
+    deadline = time.monotonic() + WITHIN_S
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                yield message.offset(), message.key() or b"", message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            else:
+                raise KafkaException(error)
+        raise KafkaException(f"the end of {COMPACTED} is not reached within {WITHIN_S:.0f} s")
+    finally:
+        consumer.close()
+
+
 @contextmanager
 def brokers_of_kafka(classes: str, cluster: Cluster, directory: Path) -> Iterator[str]:
     """Start Kafka's brokers in place of the cluster's; gives their bootstrap servers. They leave in order."""
@@ -106,7 +168,7 @@ def brokers_of_kafka(classes: str, cluster: Cluster, directory: Path) -> Iterato
             config.write_text(
                 f"broker.id={broker}\nlog.dirs={','.join(map(str, cluster.log_dirs(broker)))}\n"
                 f"zookeeper.connect={cluster.zookeeper_connect}\nlisteners=PLAINTEXT://127.0.0.1:{port}\n"
-                "log.cleaner.dedupe.buffer.size=16777216\n"
+                "log.cleaner.dedupe.buffer.size=16777216\nlog.cleaner.backoff.ms=1000\n"
             )
             command: list[str | Path] = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-cp", classes, "kafka.Kafka", config]
             with (directory / f"kafka-{broker}.log").open("ab") as log:
@@ -151,27 +213,47 @@ def _wait_for(servers: str, count: int, processes: Sequence[subprocess.Popen[byt
 
 
 def there_and_back(suite: Suite) -> str:
-    """Ours, Kafka's, ours again: one topic, one group, nothing lost, nothing twice."""
+    """Ours, Kafka's, ours again: one topic, one group, nothing lost, nothing twice.
+
+    The broker that leads the compacted topic in the end has copied it from another one's files with holes.
+    """
     classes = f"{kafka_tools.jars(suite)}/*"
     directory = OUT / "kafka-brokers-lab"
     shutil.rmtree(directory, ignore_errors=True)
-    changing = Changing()
+    changing, compacted = Changing(), Compacted()
     with Cluster(brokers=3, directory=directory) as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
+        cluster.create_topic(COMPACTED, partitions=1, replication_factor=3, config=COMPACTION)
         changing.write(cluster.bootstrap_servers)
         changing.go_on(cluster.bootstrap_servers, READ_FIRST)
         cluster.stop(*cluster.broker_ids)
         with brokers_of_kafka(classes, cluster, directory) as servers:
             changing.write(servers)
             changing.go_on(servers, ROUND + READ_FIRST)
+            compacted.fill(servers)
         cluster.start(*cluster.broker_ids)
         cluster.wait_healthy(60)
         changing.write(cluster.bootstrap_servers)
         changing.go_on(cluster.bootstrap_servers, 3 * ROUND)
-    wrong = changing.wrong()
+        wrong = changing.wrong() or compacted.wrong(cluster.bootstrap_servers)
+        _copy_alone(cluster)
+        wrong = wrong or compacted.wrong(cluster.bootstrap_servers)
     if not wrong:
         shutil.rmtree(directory, ignore_errors=True)
     return wrong
+
+
+def _copy_alone(cluster: Cluster) -> None:
+    """Have a follower copy the compacted topic anew, and lead it as the only one left."""
+    topics = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(COMPACTED, timeout=10)
+    leader = topics.topics[COMPACTED].partitions[0].leader
+    copier = next(broker for broker in cluster.broker_ids if broker != leader)
+    cluster.stop(copier)
+    for log_dir in cluster.log_dirs(copier):
+        shutil.rmtree(Path(log_dir) / f"{COMPACTED}-0", ignore_errors=True)
+    cluster.start(copier)
+    cluster.wait_healthy(60)
+    cluster.stop(*(broker for broker in cluster.broker_ids if broker != copier))
 
 
 def run(suite: Suite, _: Target) -> list[Case]:

@@ -71,7 +71,9 @@ class Tools:
         if wrong := self.create("verifiable"):
             return wrong
         produced = self.command(
-            "org.apache.kafka.tools.VerifiableProducer", "--topic", "verifiable", "--max-messages", str(RECORDS)
+            "org.apache.kafka.tools.VerifiableProducer",
+            *("--topic", "verifiable", "--max-messages", str(RECORDS)),
+            *("--repeating-keys", "100"),  # so that each partition has some
         )
         if wrong := self.wrong(produced, rf'"acked":{RECORDS}'):
             return wrong

@@ -41,6 +41,7 @@ class DurabilityRules:
             gone = {log.topic_partition for log in before if log not in now}
             for each in [each for each, log in self._logs.items() if each[0] == broker and log.topic_partition in gone]:
                 del self._logs[each]
+                self._deleted.pop(each, None)  # the leader that told it has no log any more
 
     def deleted(self, broker: BrokerId, key: Key, offset: Offset) -> None:
         """A leader tells a client that what is below an offset is deleted."""
