@@ -147,7 +147,7 @@ def _all_of(servers: str) -> Iterator[tuple[int, bytes, bytes]]:
                 continue
             error = message.error()
             if error is None:
-                yield message.offset(), message.key() or b"", message.value() or b""
+                yield message.offset() or 0, message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             else:
