@@ -8,9 +8,10 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kafka import codec as codecs
+from kafka.record.default_records import DefaultRecordBatch
 
 from regency.kafka.record_batch import (
     HEADER_BYTES,
@@ -40,6 +41,16 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _NO_EPOCH: Final = -1
 _NO_PRODUCER: Final = -1
 _LONGEST_VARINT: Final = 63
+
+
+class WholeRecord(NamedTuple):
+    """A record at its place; `timestamp` in ms."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class CodecMissing(RegencyError):
@@ -79,6 +90,16 @@ def iter_records(buffer: Buffer, header: BatchHeader, at: int = 0) -> Iterator[K
         yield from _iter(data, header.record_count, at)
     except IndexError:
         raise CorruptBatch(at, "its records go on after its end") from None
+
+
+def iter_whole_records(batch: Buffer) -> Iterator[WholeRecord]:
+    """All there is to the records of one batch, in order, slower; of a control batch nothing.
+
+    Raises what decompressors raise, where it cannot be read.
+    """
+    read = DefaultRecordBatch(batch)
+    for record in () if read.is_control_batch else read:
+        yield WholeRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
 
 
 def _iter(data: bytes, count: int, at: int) -> Iterator[KeyAndValue]:

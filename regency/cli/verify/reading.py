@@ -14,6 +14,7 @@ from regency.cli.asking.wire import ClusterWire, TopicFacts, cluster_wire
 from regency.cli.context import current, stderr_is_terminal
 from regency.cli.exits import CommandFailed
 from regency.cli.verify.report import report
+from regency.clients.replicas.assignments import compacted_topics
 from regency.clients.replicas.pace import Pace
 from regency.clients.replicas.reading import Partition, PartitionResult, read_and_compare
 from regency.clients.replicas.wire import Place, ReplicaWire, replica_wire
@@ -34,6 +35,7 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
     there = [each.partition_index for each in facts.partitions]
     for wanted_number in numbers:
         check_partition(topic, there, wanted_number)
+    is_compacted = topic in compacted_topics(servers, [topic], timeout_ms=int(timeout_s * 1000))
     chosen = [each for each in facts.partitions if not numbers or each.partition_index in numbers]
     with replica_wire(nodes, timeout_ms=int(timeout_s * 1000)) as wire:
         wanted: dict[BrokerId, list[TopicPartition]] = {}
@@ -45,7 +47,7 @@ def verify_replicas(topic: str, numbers: Collection[int], wait_s: float, timeout
         for each in chosen:
             name = TopicPartition(topic, each.partition_index)
             held = {BrokerId(broker): places[BrokerId(broker), name] for broker in each.replica_nodes}
-            partitions.append(Partition(name, topic_id, each.leader, held))
+            partitions.append(Partition(name, topic_id, each.leader, held, is_compacted=is_compacted))
         results = _read(wire, partitions, wait_s, Pace(throttle) if throttle is not None else None)
     return report(results)
 

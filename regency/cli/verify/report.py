@@ -9,7 +9,8 @@ import msgspec
 
 from regency.cli.context import conclude, current, print_json, print_table, say
 from regency.cli.exits import Exit
-from regency.clients.replicas.comparison import Batch, Divergence
+from regency.clients.replicas.compacted import Batch
+from regency.clients.replicas.comparison import Divergence
 from regency.clients.replicas.damages import Damaged, unread
 from regency.clients.replicas.reading import (
     AGREES,
@@ -130,7 +131,7 @@ def _facts(result: PartitionResult) -> PartitionFacts:
 
 def _divergence(divergence: Divergence) -> DivergenceFacts:
     there = [
-        BatchFacts(broker, None, None, None, None, None) if batch is None else BatchFacts(broker, *batch)
+        BatchFacts(broker, None, None, None, None, None) if batch is None else BatchFacts(broker, *batch[:5])
         for broker, batch in sorted(divergence.first.items())
     ]
     return DivergenceFacts(divergence.from_offset, divergence.to_offset, there)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 
 import msgspec
 
+from regency.clients.cluster_client import DESCRIBE_CONFIGS_VERSION, TOPIC_RESOURCE
 from regency.clients.cluster_metadata import METADATA_VERSION, metadata_request
 from regency.clients.nodes import Node
-from regency.kafka.apis import Message
+from regency.kafka.codec import DescribeConfigsRequest, Message
 from regency.kafka.peer import PeerConnection, PeerUnavailable
 from regency.model.errors import RegencyError
 from regency.model.ids import BrokerId, TopicId, TopicPartition
 from regency.model.kafka_errors import ErrorCode
 
+TOPICS_AT_ONCE = 1_000
+"""Of which settings are asked in one request."""
 _CONNECT_TIMEOUT_MS = 3_000
+_POLICY = "cleanup.policy"
 
 
 class NobodyAnswers(RegencyError):
@@ -63,7 +68,29 @@ def assignments(servers: str, topics: Collection[str] | None, *, timeout_ms: int
     return Assignments(nodes, found)
 
 
-def _ask_any(servers: str, request: Message, timeout_ms: int) -> Message:
+def compacted_topics(servers: str, topics: Collection[str], *, timeout_ms: int) -> set[str]:
+    """Those of these topics that are compacted by their settings, where these may be seen. Raises NobodyAnswers."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    version, found = DESCRIBE_CONFIGS_VERSION, set[str]()
+    names = iter(sorted(topics))
+    while some := list(islice(names, TOPICS_AT_ONCE)):
+        resources = [
+            resource(version=version, resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[_POLICY])
+            for name in some
+        ]
+        request = DescribeConfigsRequest(
+            version=version, resources=resources, include_synonyms=False, include_documentation=False
+        )
+        found.update(
+            result.resource_name
+            for result in _ask_any(servers, request, timeout_ms, version).results
+            for each in result.configs or ()
+            if each.name == _POLICY and "compact" in (each.value or "")
+        )
+    return found
+
+
+def _ask_any(servers: str, request: Message, timeout_ms: int, version: int = METADATA_VERSION) -> Message:
     said: list[str] = []
     for server in servers.split(","):
         host, colon, port = server.strip().rpartition(":")
@@ -78,7 +105,7 @@ def _ask_any(servers: str, request: Message, timeout_ms: int) -> Message:
             request_timeout_ms=timeout_ms,
         )
         try:
-            return peer.exchange(request, METADATA_VERSION)
+            return peer.exchange(request, version)
         except PeerUnavailable as error:
             said.append(str(error))
         finally:

@@ -1,6 +1,7 @@
 """Compares the replicas of one partition while their batches come in, in whatever pieces. Pure.
 
 Two replicas agree on a batch when place, leader epoch, size and checksum are the same: the checksum covers the rest.
+Of a compacted partition batches may differ, and their records are judged (`compacted`).
 Only offsets that a replica has are compared: from its log start to where it could be read.
 """
 
@@ -9,27 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
+from regency.clients.replicas.compacted import Batch, CompactedLogs
 from regency.model.ids import BrokerId
 
 _BORDERS: Final = 500
 """How many batches are looked at for where another may begin: enough to get over some damage, and soon done."""
-
-
-class Batch(NamedTuple):
-    """What replicas must agree on."""
-
-    base_offset: int
-    last_offset: int
-    leader_epoch: int
-    crc: int
-    size: int
-
-    def __str__(self) -> str:
-        """For people."""
-        offsets = f"offsets {self.base_offset} to {self.last_offset}"
-        return f"{offsets} of leader epoch {self.leader_epoch}, {self.size} bytes, checksum {self.crc:08x}"
 
 
 class Divergence:
@@ -65,7 +52,8 @@ class _Replica:
 class Comparison:
     """`starts` are the replicas' log starts."""
 
-    def __init__(self, starts: dict[BrokerId, int]) -> None:
+    def __init__(self, starts: dict[BrokerId, int], *, is_compacted: bool = False) -> None:
+        self._compacted = CompactedLogs() if is_compacted else None
         self._replicas = {broker: _Replica(start) for broker, start in starts.items()}
         self.divergences: list[Divergence] = []
         self.differs: set[BrokerId] = set()
@@ -122,28 +110,43 @@ class Comparison:
                 return
             self._compare(lowest, group)
 
+    def finish(self) -> None:
+        """Nothing more comes: of a compacted partition it is known now what a replica lacks."""
+        if self._compacted is not None:
+            spans = {broker: range(each.start, each.next_offset) for broker, each in self._replicas.items()}
+            for offset, there, differs in self._compacted.differences(spans):
+                self.differs |= differs
+                self._add(offset, offset, there)
+
     def _compare(self, lowest: Batch, group: dict[BrokerId, _Replica]) -> None:
         there = {broker: replica.pending[0] if replica.pending else None for broker, replica in group.items()}
         if all(batch == lowest for batch in there.values()):
             self.agreed += len(group) > 1
+            if self._compacted is not None:
+                self._compacted.alike(group, lowest)
             for replica in group.values():
                 replica.pending.popleft()
             return
         end = min(batch.last_offset for batch in there.values() if batch is not None)
-        self._differ(lowest.base_offset, end, there)
-        for replica in group.values():
-            if replica.pending and replica.pending[0].last_offset <= end:
-                replica.pending.popleft()
+        over = {broker: batch for broker, batch in there.items() if batch is not None and batch.last_offset <= end}
+        for broker in over:
+            group[broker].pending.popleft()
+        if self._compacted is None or not self._compacted.differing(over):
+            self._differ(lowest.base_offset, end, there)
 
     def _differ(self, start: int, end: int, there: dict[BrokerId, Batch | None]) -> None:
         held = list(there.values())
         usual = max(held, key=held.count)
         self.differs.update(broker for broker, batch in there.items() if batch != usual)
+        self._add(start, end, there)
+
+    def _add(self, start: int, end: int, there: dict[BrokerId, Batch | None]) -> None:
         last = self.divergences[-1] if self.divergences else None
         if last is not None and start <= last.to_offset + 1 and last.first.keys() == there.keys():
             last.to_offset = max(last.to_offset, end)
         else:
             shown = {
-                broker: None if batch is None or batch.base_offset > end else batch for broker, batch in there.items()
+                broker: None if batch is None or batch.base_offset > end else batch._replace(data=None)
+                for broker, batch in there.items()
             }
             self.divergences.append(Divergence(start, end, shown))

@@ -12,7 +12,8 @@ from enum import Enum
 
 import msgspec
 
-from regency.clients.replicas.comparison import Batch, Comparison, Divergence
+from regency.clients.replicas.compacted import Batch
+from regency.clients.replicas.comparison import Comparison, Divergence
 from regency.clients.replicas.damages import Damaged, SoundSearch, read_to
 from regency.clients.replicas.pace import Pacing
 from regency.clients.replicas.wire import Place, Replica, ReplicaWire, Unanswered
@@ -60,6 +61,8 @@ class Partition(msgspec.Struct, frozen=True):
     places: Mapping[BrokerId, Place | ErrorCode | Unanswered]
     begin: int = 0
     end: int | None = None
+    is_compacted: bool = False
+    """Whether replicas are compacted, each by itself. Such a partition is read in one piece."""
 
     @property
     def bound(self) -> int:
@@ -131,7 +134,7 @@ class _Reading:
                 case _:
                     self.outcome[broker] = _state(place)
         starts = {broker: max(place.log_start, partition.begin) for broker, place in self.read.items()}
-        self.comparison = Comparison(starts)
+        self.comparison = Comparison(starts, is_compacted=partition.is_compacted)
         for broker in self.read:
             self.end_if_done(broker)
 
@@ -196,7 +199,8 @@ class _Reading:
                 if not crc_matches(fetched.records, header, at):
                     self.damages.append(Damaged(broker, header.base_offset, "the batch's checksum is wrong"))
                 place = (header.base_offset, header.last_offset, header.leader_epoch)
-                batches.append(Batch(*place, header.crc, header.size))
+                data = bytes(fetched.records[at : at + header.size]) if self.partition.is_compacted else None
+                batches.append(Batch(*place, header.crc, header.size, data))
         except CorruptBatch as error:
             self.comparison.take(broker, batches)
             if passed:
@@ -284,6 +288,7 @@ class _Reading:
         return _Went.NOWHERE
 
     def result(self) -> PartitionResult:
+        self.comparison.finish()
         damaged = {damage.broker for damage in self.damages}
         verdicts = []
         for broker, place in self.partition.places.items():

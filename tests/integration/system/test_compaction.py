@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,7 +115,7 @@ def cleaned_to(cluster: Cluster, broker: int) -> int:
 
 
 def active_segment(cluster: Cluster, broker: int) -> int:
-    return max(int(path.name[:20]) for path in (directory(cluster, broker) / "t-0").glob("*.log"))
+    return int(segments(cluster, broker)[-1].name[:20])
 
 
 @pytest.fixture
@@ -139,6 +141,32 @@ def test_every_replica_keeps_the_last_record_of_every_key(compacting: Cluster, e
         table.assert_is_read_back()
         compacting.restart(leader)
         compacting.wait_healthy(60)
+
+
+def test_replicas_that_were_compacted_at_other_times_differ_and_agree(
+    compacting: Cluster, eventually: Callable[..., Any]
+) -> None:
+    table = Table(compacting)
+    table.write(10_000)
+    kill(compacting, 3, eventually)
+    table.write(10_000)
+    eventually(lambda: all(cleaned_to(compacting, each) > 10_000 for each in (1, 2)), within=60)
+    compacting.restart(3)
+    compacting.wait_healthy(60)
+
+    held = [b"".join(path.read_bytes() for path in segments(compacting, each)) for each in (1, 3)]
+    assert held[0] != held[1]
+    verified = subprocess.run(
+        [sys.executable, "-m", "regency", "verify", "--bootstrap-server", compacting.bootstrap_servers, "replicas", "t"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (verified.returncode, verified.stdout.splitlines()[-1]) == (0, "1 partition, replicas: 3 agrees.")
+
+
+def segments(cluster: Cluster, broker: int) -> list[Path]:
+    return sorted((directory(cluster, broker) / "t-0").glob("*.log"))
 
 
 def leader_of(cluster: Cluster) -> int:

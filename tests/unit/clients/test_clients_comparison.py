@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from regency.clients.replicas.comparison import Batch, Comparison
+from regency.clients.replicas.compacted import Batch
+from regency.clients.replicas.comparison import Comparison
 
 
 def batch(base: int, last: int, *, epoch: int = 0, crc: int = 7) -> Batch:

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from regency.clients.replicas.reading import Partition
@@ -40,6 +41,12 @@ def test_a_partition_that_is_small_empty_or_of_unknown_size_is_one_piece() -> No
 
 def test_a_large_one_is_cut_at_equal_offsets_of_what_is_there() -> None:
     assert ranges(pieces_of(partition(400), sizes(301), 100)) == [(0, 550), (550, 700), (700, 850), (850, 1_000)]
+
+
+def test_one_whose_replicas_are_compacted_is_not_cut() -> None:
+    whole = msgspec.structs.replace(partition(), is_compacted=True)
+    [piece] = pieces_of(whole, sizes(301), 100)
+    assert piece == msgspec.structs.replace(whole, end=1_000)
 
 
 def test_no_piece_is_without_offsets() -> None:

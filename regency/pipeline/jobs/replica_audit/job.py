@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from regency.clients.nodes import Node
-from regency.clients.replicas.assignments import Assignments, assignments
+from regency.clients.replicas.assignments import Assignments, assignments, compacted_topics
 from regency.clients.replicas.comparison import Divergence
 from regency.clients.replicas.damages import Damaged, unread
 from regency.clients.replicas.pace import BrokerPace
@@ -91,8 +91,12 @@ def audit(session: SparkSession, options: AuditOptions, *, tell: Callable[[str],
     """
     described = assignments(options.servers, options.topics, timeout_ms=options.timeout_ms)
     refuse_unknown(described, options.topics)
+    compacted = compacted_topics(options.servers, described.topics, timeout_ms=options.timeout_ms)
     with replica_wire(described.nodes, timeout_ms=options.timeout_ms) as wire:
-        partitions = _places(wire, described, options.wait_s)
+        partitions = [
+            msgspec.structs.replace(each, is_compacted=each.name.topic in compacted)
+            for each in _places(wire, described, options.wait_s)
+        ]
         sizes = wire.sizes(_replicas(partitions))
     pieces = [piece for partition in partitions for piece in pieces_of(partition, sizes, options.piece_bytes)]
     slots = session.sparkContext.defaultParallelism

@@ -33,7 +33,8 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def pieces_of(partition: Partition, sizes: Mapping[Replica, int], piece_bytes: int) -> list[Partition]:
-    """The partition in ranges of about `piece_bytes` of the largest replica each; whole, where sizes are unknown.
+    """The partition in ranges of about `piece_bytes` of the largest replica each; whole, where sizes are unknown or
+    replicas are compacted: whether one may lack a record is known by what follows.
 
     The first begins at 0, wherever logs begin, and the last ends at the high watermark.
     """
@@ -42,7 +43,7 @@ def pieces_of(partition: Partition, sizes: Mapping[Replica, int], piece_bytes: i
     size = max((sizes.get((broker, partition.name), 0) for broker in read), default=0)
     start = min((place.log_start for place in read.values()), default=0)
     count = min(-(-size // piece_bytes), bound - start)
-    if count < 2:
+    if count < 2 or partition.is_compacted:
         return [msgspec.structs.replace(partition, end=bound)]
     borders = [0, *(start + (bound - start) * number // count for number in range(1, count)), bound]
     return [msgspec.structs.replace(partition, begin=begin, end=end) for begin, end in pairwise(borders)]
