@@ -157,7 +157,16 @@ def test_replicas_that_were_compacted_at_other_times_differ_and_agree(
     held = [b"".join(path.read_bytes() for path in segments(compacting, each)) for each in (1, 3)]
     assert held[0] != held[1]
     verified = subprocess.run(
-        [sys.executable, "-m", "regency", "verify", "--bootstrap-server", compacting.bootstrap_servers, "replicas", "t"],
+        [
+            sys.executable,
+            "-m",
+            "regency",
+            "verify",
+            "--bootstrap-server",
+            compacting.bootstrap_servers,
+            "replicas",
+            "t",
+        ],
         stdout=subprocess.PIPE,
         text=True,
         check=False,
