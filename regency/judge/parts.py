@@ -258,7 +258,7 @@ def facts_of(history: Iterable[Operation]) -> dict[TopicPartition, Facts]:
     facts: dict[TopicPartition, Facts] = {}
     change = msgspec.structs.replace
     for each in history:
-        if not isinstance(each, UncleanElection | LossyCrash | LeaderChanged | EpochBumped):
+        if not isinstance(each, UncleanElection | LossyCrash | LeaderChanged | EpochBumped | Compacted):
             continue
         name = TopicPartition(each.topic, each.partition)
         old = facts.get(name, Facts())
@@ -268,6 +268,8 @@ def facts_of(history: Iterable[Operation]) -> dict[TopicPartition, Facts]:
             facts[name] = change(old, leader_changes=old.leader_changes + 1)
         elif isinstance(each, EpochBumped):
             facts[name] = change(old, epoch_bumps=old.epoch_bumps + 1)
+        elif isinstance(each, Compacted):
+            facts[name] = change(old, compacted=True)
         else:
             facts[name] = change(
                 old,

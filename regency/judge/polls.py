@@ -93,12 +93,8 @@ class _Session:
             self._add(Anomaly.SKIPPED_POLL, poll, expected, found, f"{what} offset {found}, {expected} was next")
 
     def _is_empty(self, begin: int, end: int) -> bool:
-        """Whether no record was there by the final read, or none had to be, as of a compacted partition.
-
-        Where somebody read another value at `end`, one of both logs was lost there: the lost one may have been
-        compacted below it, and what others read there says nothing about it.
-        """
-        if self._part.compacted and (end in self._log.conflicts or self._newest.excuses(begin, end)):
+        """Whether no record was there by the final read, or none had to be, as of a compacted partition."""
+        if self._part.compacted and self._newest.excuses(begin, end):
             return True
         return self._log.final_has_none_of(begin, end)
 

@@ -94,6 +94,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     Else the longest log led (docs/concepts/durability.md), and nothing may be lost.
     """
     epoch_bumps: int = 0
+    compacted: bool = False
 
 
 class Cause(StrEnum):
@@ -108,6 +109,7 @@ class Cause(StrEnum):
         "with the records could be asked"
     )
     UNCLEAN_ELECTION = "a replica outside the ISR was elected"
+    COMPACTED_LOG_REPLACED = "one of the last two befell a compacted partition"
     EPOCH_BUMP = "an idempotent producer bumped its epoch with sends unanswered (known hole)"
     UNSEEN_EPOCHS = "the history does not follow the producers' epochs"
 
@@ -123,17 +125,22 @@ class Row(msgspec.Struct, frozen=True):
     why: str
 
 
+def _may_be_lost(configuration: Configuration, facts: Facts) -> bool:
+    fewest = max(1, min(configuration.min_insync_replicas, configuration.replication_factor))
+    return facts.whole_isr_lossy or facts.lossy_replicas >= fewest
+
+
 _CAUSES: Final[Mapping[Cause, Callable[[Configuration, Facts], bool]]] = MappingProxyType(
     {
         Cause.RETRIES: lambda configuration, _facts: configuration.retries,
         Cause.RETRIES_IN_FLIGHT: lambda configuration, _facts: configuration.retries and configuration.in_flight > 1,
         Cause.LEADER_CHANGE: lambda _configuration, facts: facts.leader_changes > 0,
         Cause.ANY_LOSSY_CRASH: lambda _configuration, facts: facts.lossy_replicas > 0,
-        Cause.LOSSY_CRASHES: lambda configuration, facts: (
-            facts.whole_isr_lossy
-            or facts.lossy_replicas >= max(1, min(configuration.min_insync_replicas, configuration.replication_factor))
-        ),
+        Cause.LOSSY_CRASHES: _may_be_lost,
         Cause.UNCLEAN_ELECTION: lambda _configuration, facts: facts.unclean_elections > 0,
+        Cause.COMPACTED_LOG_REPLACED: lambda configuration, facts: (
+            facts.compacted and (facts.unclean_elections > 0 or _may_be_lost(configuration, facts))
+        ),
         Cause.EPOCH_BUMP: lambda _configuration, facts: facts.epoch_bumps > 0,
         Cause.UNSEEN_EPOCHS: lambda configuration, _facts: not configuration.sees_epoch_bumps,
     }
@@ -188,6 +195,13 @@ TABLE: Final[tuple[Row, ...]] = (
         Cause.UNCLEAN_ELECTION,
         _LOG_REPLACED,
         "the elected log replaces what the ISR had, above and below the high watermark",
+    ),
+    Row(
+        _ANY,
+        None,
+        Cause.COMPACTED_LOG_REPLACED,
+        (Anomaly.SKIPPED_POLL,),
+        "readers of the lost log passed over what was compacted away there; the next one gives these offsets again",
     ),
     Row(
         (1, ALL),

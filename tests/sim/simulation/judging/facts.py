@@ -233,6 +233,7 @@ class Facts:
                 lossy_replicas=facts.lossy_replicas,
                 whole_isr_lossy=facts.whole_isr_lossy,
                 epoch_bumps=epoch_bumps,
+                compacted=partition in self.compacted or partition.topic in self.compacted_topics,
             )
             minimum, factor = self.min_insync.get(partition.topic, 1), max(1, min(facts.fewest, len(facts.replicas)))
             of_topic = (
