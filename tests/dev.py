@@ -153,8 +153,9 @@ def ledger(arguments: list[str]) -> int:
 
 
 def simulating() -> dict[str, str]:
-    """The environment in which `simulation` can be imported."""
-    paths = os.pathsep.join([str(ROOT / "tests" / "sim"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    """The environment in which `simulation` and `compat` can be imported."""
+    folders = [str(ROOT / "tests" / name) for name in ("sim", "compat")]
+    paths = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**os.environ, "PYTHONPATH": paths}
 
 
@@ -191,8 +192,7 @@ def compose_test(arguments: list[str]) -> int:
 
 def compat(arguments: list[str]) -> int:
     """`compat [NAME ...] [--short]`: other people's test suites against a cluster; --help lists them."""
-    paths = os.pathsep.join([str(ROOT / "tests" / "compat"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return run([sys.executable, "-m", "compat", *arguments], env={**os.environ, "PYTHONPATH": paths})
+    return run([sys.executable, "-m", "compat", *arguments], env=simulating())
 
 
 def ci(_: list[str]) -> int:
@@ -203,6 +203,7 @@ def ci(_: list[str]) -> int:
         ("monitoring and documents", [*pytest, *MONITORING, *DOCUMENTS], 360),
         ("spark", [*pytest, *SUITES["spark"]], 540),
         ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
+        ("compat", [sys.executable, "-m", "compat", "--short", "--lenient", "--ready"], 480),
     ]
     simulated: list[tuple[str, list[str | Path], int]] = [
         ("paused", [*NICELY, sys.executable, "-m", "simulation.paused"], 900),

@@ -61,6 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="the short form, for every change")
     parser.add_argument("--keep", action="store_true", help="write reports, and the page of docs/internals from them")
     parser.add_argument("--lenient", action="store_true", help="a suite that cannot be had is said, and is no failure")
+    parser.add_argument("--ready", action="store_true", help="build nothing that takes minutes")
     parser.add_argument("--bootstrap-server", metavar="ADDRESS", help="test what runs there, such as Apache Kafka")
     parser.add_argument("--zookeeper", metavar="ADDRESS", default="", help="its ZooKeeper, where a suite asks for it")
     parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many brokers run there (default: 1)")
@@ -81,6 +82,8 @@ def _run(suite: Suite, options: argparse.Namespace) -> Report:
     why = ""
     try:
         suite.refuse_without_programs()
+        if options.ready:
+            suite.refuse_unless_built()
         if options.bootstrap_server:
             cases = suite.run(
                 suite, Target(options.bootstrap_server, options.zookeeper, options.brokers, options.short)

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-KEPT: Final = ROOT / ".compat"
-"""Fetched and built suites; removed by hand when they are not wanted any more."""
+KEPT: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regency" / "compat"
+"""Fetched and built suites, for all checkouts; removed by hand when they are not wanted any more."""
 OUT: Final = ROOT / "tests" / "out" / "compat"
 LAST_LINES: Final = 15
 
@@ -64,6 +64,8 @@ class Suite(msgspec.Struct, frozen=True):
     brokers: int = 3
     """Of the cluster that is started for it; 0: it starts its own."""
     settings: Mapping[str, str | int | float] = {}
+    built: str = ""
+    """What is in its directory once it is built, if that takes minutes."""
     left_out: Mapping[str, str] = {}
 
     @property
@@ -124,6 +126,11 @@ class Suite(msgspec.Struct, frozen=True):
         """Raise CannotRun where a program that it needs is not here."""
         if missing := [program for program in self.programs if shutil.which(program) is None]:
             raise CannotRun(f"{', '.join(missing)} is not on this machine")
+
+    def refuse_unless_built(self) -> None:
+        """Raise CannotRun where it would have to be built."""
+        if self.built and not (self.directory / self.built).exists():
+            raise CannotRun(f"it is not built on this machine yet; `./dev compat {self.name}` builds it")
 
     def skipped(self) -> list[Case]:
         """The tests that are left out, as rows."""

@@ -97,6 +97,7 @@ SUITE: Final = Suite(
     what=f"{MODULE} {VERSION}, pkg/kgo: groups of every balancer, regular expressions, pausing",
     programs=("go",),
     run=run,
+    built="kgo.test",
     settings={"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": "false"},
     left_out={"TestTxnEtl": "transactions are not offered"},
 )

@@ -142,6 +142,7 @@ def rust_rdkafka(suite: Suite, target: Target) -> list[Case]:
     chosen = [word for file in files for word in ("--test", file)]
     build = ["cargo", "test", "--no-run", *chosen]
     suite.call(build, cwd=source, within_s=1200, must=True)
+    (suite.directory / f"built-{CRATE}").touch()
     status, said = suite.call(
         ["cargo", "test", "--no-fail-fast", *chosen, "--", "--test-threads=2", "--exact"]
         + [word for name in suite.left_out for word in ("--skip", name)],
@@ -173,6 +174,7 @@ LIBRDKAFKA: Final = Suite(
     what="librdkafka's test runner (from the crate rdkafka-sys): groups, offsets, administration, compaction",
     programs=("cargo", "make", "gcc", "java", "mvn"),
     run=librdkafka,
+    built=f"built-{CRATE}",
     settings={
         "num.partitions": 4,
         "auto.create.topics.enable": "true",
@@ -198,6 +200,7 @@ RUST_RDKAFKA: Final = Suite(
     what=f"the crate rdkafka {CRATE}, its integration tests: consumers, administration",
     programs=("cargo",),
     run=rust_rdkafka,
+    built=f"built-{CRATE}",
     brokers=1,
     settings={"num.partitions": 3, "auto.create.topics.enable": "true", "group.initial.rebalance.delay.ms": 0},
     left_out={
