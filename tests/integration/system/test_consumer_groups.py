@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import aiokafka
@@ -251,6 +252,60 @@ def test_a_group_reads_on_when_its_coordinator_dies(
         produce(servers)
         wait_for(lambda: len(set(members.values)) == COUNT, "everything is read", members)
         wait_for(lambda: members.is_shared, "both share the partitions again", members)
+
+
+@pytest.mark.long
+def test_members_share_all_after_coordinators_died_while_they_joined_and_while_groups_were_loaded(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None]
+) -> None:
+    cluster = new_cluster(settings=SETTINGS)
+    create_topic(cluster, partitions=PARTITIONS)
+    servers = cluster.bootstrap_servers
+    tool = Consumer({"bootstrap.servers": servers, "group.id": "g", "log_level": 0})
+    tool.commit(offsets=[TopicPartition("t", number, 0) for number in range(PARTITIONS)], asynchronous=False)
+    members = Members()
+    names = ("one", "two", "three")
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(running(confluent_member, servers, name, members))
+        first = coordinator_of(cluster)
+        cluster.kill(first)  # they join
+        wait_for(lambda: coordinator_of(cluster) not in (first, -1), "another one coordinates", members)
+        second = coordinator_of(cluster)
+        cluster.kill(second)  # it loads the group, or has just done so
+        cluster.start(first, second)
+        cluster.wait_healthy(60)
+        produce(servers)
+        cluster.kill(cluster.controller_id())
+        wait_for(lambda: len(set(members.values)) == COUNT, "everything is read", members)
+        wait_for(lambda: members.is_shared and members.owners() == sorted(names), "all share", members)
+    assert members.failures == []
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_a_member_that_is_paused_beyond_its_session_loses_its_share_and_gets_one_when_it_goes_on(
+    new_cluster: Callable[..., Cluster], create_topic: Callable[..., None]
+) -> None:
+    cluster = new_cluster(settings=SETTINGS)
+    create_topic(cluster, partitions=PARTITIONS)
+    servers = cluster.bootstrap_servers
+    members = Members()
+    words = ["kcat", "-b", servers, "-q", "-G", "g", "-X", "session.timeout.ms=6000", "t"]
+    with running(confluent_member, servers, "one", members):
+        wait_for(lambda: len(members.assigned.get("one", ())) == PARTITIONS, "the first has all", members)
+        paused = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: len(members.assigned["one"]) == PARTITIONS // 2, "both share", members)
+            paused.send_signal(signal.SIGSTOP)
+            wait_for(lambda: len(members.assigned["one"]) == PARTITIONS, "the first has all again", members)
+            produce(servers)
+            wait_for(lambda: len(set(members.values)) == COUNT, "everything is read", members)
+            paused.send_signal(signal.SIGCONT)
+            wait_for(lambda: len(members.assigned["one"]) == PARTITIONS // 2, "both share again", members)
+        finally:
+            paused.kill()
+            paused.wait()
+    assert committed(cluster) == dict.fromkeys(range(PARTITIONS), COUNT // PARTITIONS)
 
 
 def test_a_static_member_comes_back_without_a_rebalance(
