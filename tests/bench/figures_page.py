@@ -112,6 +112,18 @@ ROWS: Final = (
         "{start over, 5000[longest_step_cpu_ms]:.0f} ms of CPU, {start over, 5000[longest_step_ms]:.0f} ms",
         "50 ms",
     ),
+    (
+        "start_over",
+        "a default of 5,000 logs changes: the longest step of the loop",
+        "{default changed, 5000[longest_step_cpu_ms]:.0f} ms of CPU, {default changed, 5000[longest_step_ms]:.0f} ms",
+        "50 ms",
+    ),
+    (
+        "compaction",
+        "a log of 1 GB is compacted, beside 5,000 records/s: their p99 to that without",
+        "{mb_per_second:.0f} MB/s; {p99_factor:.2f} times",
+        "100 MB/s, 1.5 times",
+    ),
     ("help", "`--help` of each command", "{median_seconds:.2f} s, the slowest {slowest_seconds:.2f} s", "0.3 s"),
     ("simulation", "deep schedules of the simulation, a core", "{schedules_per_core_second:.2f} a second", "2"),
     (

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
 
 from regency.broker_agent.groups.api import NO_MEMBER, Caller, FetchedOffsets, OffsetResults
 from regency.broker_agent.listener.apis.services import Services
 from regency.broker_agent.listener.exchange import Building, Exchange, guarded
 from regency.broker_agent.listener.turns import FEW_ROWS
 from regency.broker_agent.steps import Steps
-from regency.kafka.codec import Message, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse, Request
+from regency.kafka.codec import (
+    Message,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    Request,
+    encode_body,
+)
 from regency.kafka.groups.records import OffsetAndMetadata
 from regency.model.ids import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicPartition
 from regency.model.kafka_errors import ErrorCode
@@ -26,6 +33,11 @@ _NO_RETENTION: Final = -1
 PARTITIONS_PER_STEP: Final = 1_000
 GROUPS_PER_STEP: Final = 100
 """Looked at before others have a turn."""
+_REMEMBERED_ROWS: Final = 10
+"""Of an answer to OffsetCommit that is kept encoded."""
+
+Rows: TypeAlias = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+"""Topics, each with its partitions and their error codes."""
 
 
 # OffsetCommit
@@ -58,7 +70,11 @@ def _commit(services: Services, exchange: Exchange) -> Steps[None]:
             )
 
     def respond(results: OffsetResults) -> None:
-        guarded(exchange, lambda: exchange.take(partial(_committed, request, {**results, **unknown})))
+        told = {**results, **unknown}
+        if exchange.is_large or sum(len(topic.partitions) for topic in message.topics) > _REMEMBERED_ROWS:
+            guarded(exchange, lambda: exchange.take(partial(_answer_commit, request, told)))
+        else:
+            guarded(exchange, lambda: exchange.take(_encoded(version, _rows(request, told))))
 
     if not known:
         respond({})
@@ -71,31 +87,51 @@ def _commit(services: Services, exchange: Exchange) -> Steps[None]:
 def failure_of_commit(request: Request) -> Message:
     """The answer when the handler of OffsetCommit failed."""
     topics, failed = request.message.topics, ErrorCode.UNKNOWN_SERVER_ERROR
-    return _committed(
-        request,
-        {TopicPartition(topic.name, each.partition_index): failed for topic in topics for each in topic.partitions},
+    every = {TopicPartition(topic.name, each.partition_index): failed for topic in topics for each in topic.partitions}
+    return _answer_commit(request, every)
+
+
+def _answer_commit(request: Request, results: OffsetResults) -> Message:
+    return _committed(request.version, _rows(request, results))
+
+
+def _rows(request: Request, results: OffsetResults) -> Rows:
+    return tuple(
+        [
+            (
+                topic.name,
+                tuple(
+                    [
+                        (each.partition_index, int(results[TopicPartition(topic.name, each.partition_index)]))
+                        for each in topic.partitions
+                    ]
+                ),
+            )
+            for topic in request.message.topics
+        ]
     )
 
 
-def _committed(request: Request, results: OffsetResults) -> Message:
-    version = request.version
+@lru_cache(10_000)
+def _encoded(version: int, rows: Rows) -> bytes:
+    """The body of an answer; a consumer commits the same few partitions again and again."""
+    return bytes(encode_body(version, _committed(version, rows)))
+
+
+def _committed(version: int, rows: Rows) -> Message:
     topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
     return OffsetCommitResponse(
         version=version,
         topics=[
             topic_class(
                 version=version,
-                name=topic.name,
+                name=name,
                 partitions=[
-                    topic_class.OffsetCommitResponsePartition(
-                        version=version,
-                        partition_index=each.partition_index,
-                        error_code=int(results[TopicPartition(topic.name, each.partition_index)]),
-                    )
-                    for each in topic.partitions
+                    topic_class.OffsetCommitResponsePartition(version=version, partition_index=number, error_code=error)
+                    for number, error in partitions
                 ],
             )
-            for topic in request.message.topics
+            for name, partitions in rows
         ],
     )
 

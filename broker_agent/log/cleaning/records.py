@@ -180,16 +180,19 @@ def _chain(data: Buffer, at: int, limit: int, count: int, batch: int) -> list[in
             raise Unreadable(batch, "its records end before it does")
         size = data[at]
         at += 1
-        if size >= 128:
-            size &= 127
-            for shift in range(7, 7 * _INT_GROUPS, 7):
-                group = data[at]
-                at += 1
-                size |= (group & 127) << shift
-                if group < 128:
-                    break
-            else:
-                raise Unreadable(batch, "a length in it has more than five bytes")
+        if size > 127:
+            group = data[at]
+            at += 1
+            size = size & 127 | (group & 127) << 7
+            if group > 127:
+                for shift in range(14, 7 * _INT_GROUPS, 7):
+                    group = data[at]
+                    at += 1
+                    size |= (group & 127) << shift
+                    if group < 128:
+                        break
+                else:
+                    raise Unreadable(batch, "a length in it has more than five bytes")
         if size & 1:
             raise Unreadable(batch, "a record in it has a negative length")
         at += size >> 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Where groups and their committed offsets are kept."""
 
 
+@lru_cache(10_000)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: 32 bits with a sign, over UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")

@@ -182,6 +182,7 @@ LIBRDKAFKA: Final = Suite(
         "log.cleaner.backoff.ms": 1000,
     },
     left_out={
+        "0052": "it writes as a client of Kafka 0.9 does, in a message format that is not offered",
         "0103": "transactions are not offered",
         "0129": "transactions are not offered",
         "0098": "transactions are not offered",
