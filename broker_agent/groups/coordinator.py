@@ -339,6 +339,10 @@ class GroupCoordinator:
             except LoadFailed as error:
                 self._load_again(led, error)
                 return
+            except Exception as error:  # the partition's groups wait, and no other's
+                logger.exception("%s cannot be loaded for a reason that was not foreseen", led.partition)
+                self._load_again(led, LoadFailed(f"{led.partition}: {error!r}"))
+                return
             yield
         self._serve(led, load, began)
 
@@ -551,7 +555,12 @@ class GroupCoordinator:
             queue = self._to_load or self._chores
             if not queue:
                 break
-            if not steps_left(queue[0]):
+            try:
+                has_more = steps_left(queue[0])
+            except Exception:  # the others must not wait for it forever
+                logger.exception("work on groups has ended early")
+                has_more = False
+            if not has_more:
                 queue.popleft()
             if self._now() >= stop_ms:
                 break

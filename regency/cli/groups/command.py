@@ -95,12 +95,12 @@ def list_all(states: tuple[str, ...]) -> int:
 
 @groups.command(short_help="Show how far groups are behind, and their members.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", type=GROUP_NAME)
-@click.option("--offsets", "view", flag_value="offsets", default=True, help="Offsets and lag by partition (default).")
-@click.option("--members", "view", flag_value="members", help="Members, and how many partitions each reads.")
-@click.option("--state", "view", flag_value="state", help="State, coordinator and assignor.")
+@click.option("--offsets", is_flag=True, help="Offsets and lag by partition (default).")
+@click.option("--members", is_flag=True, help="Members, and how many partitions each reads.")
+@click.option("--state", is_flag=True, help="State, coordinator and assignor.")
 @click.option("--verbose", is_flag=True, help="With --members: which partitions each reads.")
 @cluster_options
-def describe(names: tuple[str, ...], view: str, verbose: bool) -> int:
+def describe(names: tuple[str, ...], offsets: bool, members: bool, state: bool, verbose: bool) -> int:
     """Show groups, all of them or those named: offsets and lag of each partition, members, or states.
 
     LOG-END is the high watermark: what a consumer can read ends there. LAG is the way from the committed offset to it;
@@ -113,6 +113,10 @@ def describe(names: tuple[str, ...], view: str, verbose: bool) -> int:
       regency groups describe etl --members --verbose
       regency groups describe etl -o json | jq '.[] | {group, lag}'
     """
+    views = [name for name, said in (("offsets", offsets), ("members", members), ("state", state)) if said]
+    if len(views) > 1:
+        raise click.UsageError(f"--{views[0]} and --{views[1]} exclude each other.")
+    view = views[0] if views else "offsets"
     if verbose and view != "members":
         raise click.UsageError("--verbose goes with --members.")
     with cluster_wire(current().bootstrap_servers()) as wire:

@@ -168,7 +168,9 @@ def reset_offsets(
     wanted = Wanted(to_earliest, to_latest, to_current, to_offset, shift_by, since, listed_offsets)
     with cluster_wire(current().bootstrap_servers()) as wire:
         details = describe_groups(wire, [group])[group]
-        if details.state == DEAD and not (create and (scope or from_file)):
+        if details.state == DEAD and create and not (scope or from_file):
+            raise click.UsageError(f"Group {group} is not there: --create needs --topic or --from-file.")
+        if details.state == DEAD and not create:
             raise _no_group(wire, group, has_scope=bool(scope or from_file))
         rows, notes = _plan(wire, group, _scoped(wire, scope), wanted)
         refused = None if details.state in QUIET_STATES else in_use(wire, group, "offsets can be reset")

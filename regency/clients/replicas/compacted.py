@@ -2,8 +2,12 @@
 
 Compaction takes records that have a later one of their key, and in time a tombstone with all before it; what stays is
 as it was, at its offset. So two records at one offset are the same, and the last record of a key, unless it is a
-tombstone, is in all replicas whose logs reach so far. A record without a key may go at any time. Source: KIP-98's
-cleaning of batches, KIP-534.
+tombstone, is in all replicas whose logs reach so far. A record without a key may go at any time, and one of a
+transaction that was aborted: keys in batches of transactions are not judged. Source: KIP-98's cleaning of batches,
+KIP-534.
+
+A log does not stand still while it is read: a record that lies above what is read may have one taken in one replica
+that another one still showed. So what one look finds is a suspicion: a second look, up to a later end, confirms it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
+from regency.kafka.record_batch import read_header
 from regency.kafka.records import iter_whole_records
 from regency.model.ids import BrokerId
 
@@ -38,6 +43,7 @@ class _Held(NamedTuple):
     offset: int
     digest: bytes
     is_tombstone: bool
+    is_transactional: bool
     batch: Batch
 
     def is_lacking(self, other: _Held | None) -> bool:
@@ -55,9 +61,13 @@ class Different(NamedTuple):
 
 
 class CompactedLogs:
-    """Batches come in the order of offsets. It takes some 400 bytes for each key of batches that differ."""
+    """Batches come in the order of offsets. It takes some 800 bytes for each key of batches that differ in three."""
 
-    def __init__(self) -> None:
+    def __init__(self, suspected: Collection[int] | None) -> None:
+        """`suspected`: the offsets where replicas differed at the first look; None: this is it."""
+        self._suspected = suspected
+        self._unsure: set[bytes] = set()
+        """Keys in transactions."""
         self._last: dict[bytes, dict[BrokerId, _Held]] = {}
         """By key, of those in batches that differ: the last record of each replica."""
         self._conflicts: dict[int, dict[BrokerId, _Held | None]] = {}
@@ -74,7 +84,10 @@ class CompactedLogs:
                 other, seen = first.setdefault(held.offset, (broker, held))
                 if seen.digest != held.digest:
                     self._conflicts.setdefault(held.offset, {other: seen})[broker] = held
-                self._last.setdefault(key, {})[broker] = held
+                if key is not None:
+                    self._last.setdefault(key, {})[broker] = held
+                    if held.is_transactional:
+                        self._unsure.add(key)
         return True
 
     def alike(self, brokers: Collection[BrokerId], batch: Batch) -> None:
@@ -83,15 +96,19 @@ class CompactedLogs:
             return
         try:
             for key, held in _records(batch):
-                if key in self._last:
+                if key is not None and key in self._last:
                     self._last[key].update(dict.fromkeys(brokers, held))
+                    if held.is_transactional:
+                        self._unsure.add(key)
         except Exception:  # noqa: BLE001 - as above; its checksum has been compared
             return
 
     def differences(self, spans: Mapping[BrokerId, range]) -> list[Different]:
         """What replicas have differently that were read over these offsets, by offset."""
         found = dict(self._conflicts)
-        for latest in self._last.values():
+        for key, latest in self._last.items():
+            if key in self._unsure:
+                continue
             newest = max(latest.values())
             there = {broker: latest.get(broker) for broker, span in spans.items() if newest.offset in span}
             if any(map(newest.is_lacking, there.values())):
@@ -99,7 +116,11 @@ class CompactedLogs:
                     broker: held if held is not None and held.offset == newest.offset else None
                     for broker, held in there.items()
                 }
-        return [_different(offset, there) for offset, there in sorted(found.items(), key=lambda each: each[0])]
+        return [
+            _different(offset, there)
+            for offset, there in sorted(found.items(), key=lambda each: each[0])
+            if self._suspected is None or offset in self._suspected
+        ]
 
 
 def _different(offset: int, there: Mapping[BrokerId, _Held | None]) -> Different:
@@ -110,12 +131,17 @@ def _different(offset: int, there: Mapping[BrokerId, _Held | None]) -> Different
     return Different(offset, shown, {broker for broker, digest in digests.items() if digest != usual})
 
 
-def _records(batch: Batch) -> Iterator[tuple[bytes, _Held]]:
+def _records(batch: Batch) -> Iterator[tuple[bytes | None, _Held]]:
+    """Digests of keys, and records; without a key they only have to be the same where they are."""
     assert batch.data is not None
     shown = batch._replace(data=None)
+    is_transactional = read_header(batch.data).is_transactional
     for record in iter_whole_records(batch.data):
-        if record.key is not None:
-            content = repr((record.timestamp, record.value, record.headers)).encode()
-            digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
-            key = blake2b(record.key, digest_size=_DIGEST_BYTES).digest()
-            yield key, _Held(record.offset, digest, record.value is None, shown)
+        content = batch.leader_epoch, record.timestamp, record.key, record.value, record.headers
+        digest = _digest(repr(content).encode())
+        key = None if record.key is None else _digest(record.key)
+        yield key, _Held(record.offset, digest, record.value is None, is_transactional, shown)
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_BYTES).digest()

@@ -8,7 +8,7 @@ Only offsets that a replica has are compared: from its log start to where it cou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final
 
@@ -52,8 +52,11 @@ class _Replica:
 class Comparison:
     """`starts` are the replicas' log starts."""
 
-    def __init__(self, starts: dict[BrokerId, int], *, is_compacted: bool = False) -> None:
-        self._compacted = CompactedLogs() if is_compacted else None
+    def __init__(
+        self, starts: dict[BrokerId, int], *, is_compacted: bool = False, suspected: Collection[int] | None = None
+    ) -> None:
+        """`suspected`: offsets of a compacted partition that differed at a first look; only these count now."""
+        self._compacted = CompactedLogs(suspected) if is_compacted else None
         self._replicas = {broker: _Replica(start) for broker, start in starts.items()}
         self.divergences: list[Divergence] = []
         self.differs: set[BrokerId] = set()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -113,7 +113,7 @@ class _Went(Enum):
 class _Reading:
     """One partition while it is read."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, suspected: Collection[int] | None = None) -> None:
         self.partition = partition
         self.bound = partition.read_end
         self.read: dict[BrokerId, Place] = {}
@@ -134,7 +134,7 @@ class _Reading:
                 case _:
                     self.outcome[broker] = _state(place)
         starts = {broker: max(place.log_start, partition.begin) for broker, place in self.read.items()}
-        self.comparison = Comparison(starts, is_compacted=partition.is_compacted)
+        self.comparison = Comparison(starts, is_compacted=partition.is_compacted, suspected=suspected)
         for broker in self.read:
             self.end_if_done(broker)
 
@@ -320,7 +320,28 @@ def read_and_compare(
         readings = [_Reading(partition) for partition in partitions[start : start + AT_ONCE]]
         _read(wire, {reading.partition.name: reading for reading in readings}, patience_s, on_progress, pace)
         for reading in readings:
-            yield reading.result()
+            result = reading.result()
+            if reading.partition.is_compacted and result.divergences:
+                result = _look_again(wire, result, patience_s, on_progress, pace)
+            yield result
+
+
+def _look_again(
+    wire: ReplicaWire,
+    first: PartitionResult,
+    patience_s: float,
+    on_progress: Callable[[int], object],
+    pace: Pacing | None,
+) -> PartitionResult:
+    """What of a compacted partition's differences is still there: it may have been compacted while it was read."""
+    partition = first.partition
+    name = partition.name
+    found = wire.places({broker: [name] for broker in partition.places}, {name.topic: partition.topic_id})
+    places = {broker: found[broker, name] for broker in partition.places}
+    suspected = {offset for each in first.divergences for offset in range(each.from_offset, each.to_offset + 1)}
+    reading = _Reading(msgspec.structs.replace(partition, places=places, end=None), suspected)
+    _read(wire, {name: reading}, patience_s, on_progress, pace)
+    return msgspec.structs.replace(reading.result(), partition=partition)
 
 
 def _read(

@@ -456,10 +456,17 @@ def test_a_leader_that_does_not_tell_ends_a_reset_before_anything_is_changed(run
     assert not fake.asked_of(ApiKey.OFFSET_COMMIT)
 
 
+def test_one_view_is_described_at_a_time(run: Run, fake: Groups) -> None:
+    result = run("groups", "describe", "etl", "--members", "--state", *AT)
+    assert (result.exit_code, "--members and --state exclude each other" in result.stderr) == (2, True)
+
+
 def test_a_group_is_made_only_when_that_is_said(run: Run, fake: Groups) -> None:
     words = ("groups", "reset-offsets", "new", "--topic", "flights", "--to-latest", "--execute")
     result = run(*words, *AT)
     assert (result.exit_code, "--create makes it." in result.stderr) == (1, True)
+    unscoped = run("groups", "reset-offsets", "new", "--to-latest", "--create", *AT)
+    assert (unscoped.exit_code, "--create needs --topic or --from-file" in unscoped.stderr) == (2, True)
     assert run(*words, "--create", *AT).exit_code == 0
     assert fake.offsets["new"] == {("flights", 0): 30, ("flights", 1): 31, ("flights", 2): 32}
 

@@ -166,3 +166,25 @@ def test_a_partition_that_cannot_be_read_is_tried_again_and_nobody_is_told_that_
     monkeypatch.setattr(type(manager), "read_led", read)
     taker.advance(1_100)
     assert taker.committed() == 5
+
+
+def test_what_was_not_foreseen_is_tried_again_and_holds_nobody_else_up(load, monkeypatch, caplog) -> None:
+    run, failures = loading.Load.run, iter([ValueError("unforeseen")])
+
+    def failing(self):
+        for error in failures:
+            raise error
+        yield from run(self)
+
+    monkeypatch.setattr(loading.Load, "run", failing)
+    made = load(plain(committed(7)), settle=False)
+
+    def broken():
+        raise ValueError("unforeseen, too")
+        yield
+
+    made.coordinator._chores.append(broken())
+    made.advance(2_500)
+    assert made.committed() == 7
+    assert "cannot be loaded for a reason that was not foreseen" in caplog.text
+    assert "work on groups has ended early" in caplog.text
