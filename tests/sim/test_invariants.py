@@ -231,7 +231,9 @@ class Obedient:
     def __init__(self, story: Story) -> None:
         self.gate = SimpleNamespace(controller_epoch=1, _controller=BrokerId(1), _broker_epoch=1, _seq=1)
         service, self.metadata = SimpleNamespace(_gate=self.gate), SimpleNamespace(_view=EMPTY)
-        self.agent = SimpleNamespace(broker_id=BrokerId(3), service=service, metadata=self.metadata, logs=None)
+        self.agent = SimpleNamespace(
+            broker_id=BrokerId(3), service=service, metadata=self.metadata, logs=None, session=None
+        )
         self.rule = Obedience(self.agent, story.rules)  # type: ignore[arg-type]
         self.rule.look()
 
@@ -319,7 +321,7 @@ def test_who_is_in_office_and_speaks_to_an_agents_incarnation_is_not_refused(
     """`incarnation` counts from the one as which it is registered."""
     story.end_session(story.agents[3])
     agent = Obedient(story)
-    story.register(3)
+    agent.agent.session = SimpleNamespace(session_id=story.register(3).id)
     depose(story, 1)
     spoken_to = story.rules.last_epoch(BrokerId(3)) + incarnation
 
@@ -327,6 +329,9 @@ def test_who_is_in_office_and_speaks_to_an_agents_incarnation_is_not_refused(
         agent.does(by=sender, epoch=controller_epoch, broker_epoch=spoken_to, error=error, newest=2)
 
     is_found("refused-is-older", refuse) if found else refuse()
+    if error is OLD_BROKER:
+        agent.agent.session.session_id += 1  # of the one that registered it has not heard, or it has lost it
+        refuse()
 
 
 def test_only_what_is_older_is_fenced_and_nothing_older_than_before_is_asked(story: Story) -> None:
