@@ -102,7 +102,7 @@ def test_a_cluster_starts_over_znodes_nobody_should_have_written(
 
     cluster = new_cluster(zookeeper_connect=where)
     create(cluster, "t")
-    session = cluster.session()
+    session = connect(where, session_timeout_ms=30_000)  # its own: this process is what is slow on a busy machine
     eventually(lambda: whole(session, "t", (0, 1, 2)) and whole(session, "gaps", (0, 7)), what="the others are whole")
     kept = books(cluster, "t")
     kept.write(2_000)
@@ -119,6 +119,7 @@ def test_a_cluster_starts_over_znodes_nobody_should_have_written(
     for text in NAMED_ONCE:
         assert 1 <= mentions(cluster, text) <= 2, (text, mentions(cluster, text))  # once in each of two terms
     assert mentions(cluster, "Traceback") == 0
+    session.close()
 
 
 def test_znodes_nobody_should_have_written_harm_nothing_under_a_running_cluster(
