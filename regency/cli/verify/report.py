@@ -131,7 +131,7 @@ def _facts(result: PartitionResult) -> PartitionFacts:
 
 def _divergence(divergence: Divergence) -> DivergenceFacts:
     there = [
-        BatchFacts(broker, None, None, None, None, None) if batch is None else BatchFacts(broker, *batch[:5])
+        BatchFacts(broker, None, None, None, None, None) if batch is None else BatchFacts(broker, *batch.facts)
         for broker, batch in sorted(divergence.first.items())
     ]
     return DivergenceFacts(divergence.from_offset, divergence.to_offset, there)

@@ -33,6 +33,11 @@ class Batch(NamedTuple):
     size: int
     data: bytes | None = None
 
+    @property
+    def facts(self) -> tuple[int, int, int, int, int]:
+        """All but its bytes."""
+        return self[:5]
+
     def __str__(self) -> str:
         """For people."""
         offsets = f"offsets {self.base_offset} to {self.last_offset}"

@@ -260,7 +260,8 @@ def _worth_another_look(
         if fresh is None or fresh.topic_id != before.topic_id or fresh.places.keys() != before.places.keys():
             continue  # deleted, or moved to other brokers, meanwhile
         if is_worth_another_look(result, fresh):
-            again[number] = msgspec.structs.replace(fresh, begin=before.begin, end=before.read_end)
+            kept = {"begin": before.begin, "end": before.read_end, "is_compacted": before.is_compacted}
+            again[number] = msgspec.structs.replace(fresh, **kept)
     return again, described.nodes
 
 
@@ -318,8 +319,9 @@ def rows(results: Iterable[PartitionResult]) -> Iterator[tuple[Any, ...]]:
                 unread(result.damages, broker),
                 [(each.offset, each.to_offset, each.what) for each in result.damages if each.broker == broker],
                 [
-                    (each.from_offset, each.to_offset, *(each.first[broker] or (None,) * 5))
+                    (each.from_offset, each.to_offset, *((None,) * 5 if batch is None else batch.facts))
                     for each in result.divergences
+                    for batch in [each.first.get(broker)]
                     if broker in each.first
                 ],
             )
