@@ -203,7 +203,6 @@ def ci(_: list[str]) -> int:
         ("monitoring and documents", [*pytest, *MONITORING, *DOCUMENTS], 360),
         ("spark", [*pytest, *SUITES["spark"]], 540),
         ("demo", [sys.executable, "-m", "regency", "demo", "--no-progress"], 180),
-        ("compat", [sys.executable, "-m", "compat", "--short", "--lenient", "--ready"], 480),
     ]
     simulated: list[tuple[str, list[str | Path], int]] = [
         ("paused", [*NICELY, sys.executable, "-m", "simulation.paused"], 900),
